@@ -5,7 +5,8 @@
 // ops/parts/image_blocks.h), and filters always change to the one it likes best:
 // measured on AVX-512 with batch 64, plain NHWC activations with reordered filters beat both plain filters (2 to 8
 // times) and blocked activations (the reorders cost more than they gain). Larger 3x3 convolutions are done after
-// Winograd instead, which pays for blocking its activations. With AVX2 alone blocks pay for filters larger than 1x1.
+// Winograd instead, which pays for blocking its activations. With AVX2 alone oneDNN does not do that, and constant
+// filters of 3x3 go through our own (ops/nn/winograd.h); for others larger than 1x1 blocks pay.
 // The choice depends on the shape alone, never on a measurement, so that runs repeat bit by bit.
 #include "ops/nn/conv_kernel.h"
 
@@ -17,6 +18,7 @@
 #include <string_view>
 
 #include "devices/parallel.h"
+#include "ops/nn/winograd.h"
 #include "ops/parts/image_blocks.h"
 #include "ops/parts/instruction_sets.h"
 #include "ops/parts/steady_tensor.h"
@@ -224,9 +226,9 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, 
 template <class T> class CpuConvolution final : public ComputeKernel {
  public:
   CpuConvolution(WindowAttrs attrs, ConvDirection direction, bool depthwise, Epilogue epilogue, bool constant_filter,
-                 std::optional<BlockedForm> blocked = {})
+                 std::optional<BlockedForm> blocked = {}, std::unique_ptr<Winograd> winograd = {})
       : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise), epilogue_(std::move(epilogue)),
-        constant_filter_(constant_filter), blocked_(blocked)
+        constant_filter_(constant_filter), blocked_(blocked), winograd_(std::move(winograd))
 #ifdef TROUPE_ONEDNN
         ,
         steady_(constant_filter)
@@ -308,12 +310,15 @@ template <class T> class CpuConvolution final : public ComputeKernel {
 
   /// Sets `y`. Whether the epilogue was done too.
   Result<bool> convolve(KernelContext& c, const ConvTensors& all, Tensor& y) {
+    const int image = epilogue_.image();
+    const bool fits = (!epilogue_.bias() || (c.input(2).rank() == 1 && c.input(2).dim(0) == all.shape.out_channels)) &&
+                      (image < 0 || c.input(image).shape() == all.made);
+    if (fits && winograd_ && winograd_->is_of(c.input(1)) && winograd_->pays(all.shape)) {
+      TROUPE_ASSIGN(y, winograd_->compute(c, all.shape, epilogue_));
+      return true;
+    }
 #ifdef TROUPE_ONEDNN
     if constexpr (std::is_same_v<T, float>) {
-      const int image = epilogue_.image();
-      const bool fits =
-          (!epilogue_.bias() || (c.input(2).rank() == 1 && c.input(2).dim(0) == all.shape.out_channels)) &&
-          (image < 0 || c.input(image).shape() == all.made);
       if (fits && !epilogue_.empty()) {
         TROUPE_ASSIGN(const bool ran, run_primitive(c, all, epilogue_, y));
         if (ran) return true;
@@ -384,7 +389,8 @@ template <class T> class CpuConvolution final : public ComputeKernel {
   const Epilogue epilogue_;
   const bool constant_filter_;  // unless a step feeds it
   const std::optional<BlockedForm> blocked_;
-  std::unique_ptr<ComputeKernel> plain_;  // does without blocks where `blocked_` cannot be had
+  const std::unique_ptr<Winograd> winograd_;  // or none
+  std::unique_ptr<ComputeKernel> plain_;      // does without blocks where `blocked_` cannot be had
 #ifdef TROUPE_ONEDNN
   SteadyTensor steady_;
   onednn::PrimitiveCache primitives_;
@@ -428,8 +434,12 @@ Result<std::unique_ptr<ComputeKernel>> make_conv_kernel(const KernelInit& init, 
   TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
   const bool constant = direction != ConvDirection::kFilter && init.constants.size() > 1 && init.constants[1].defined();
   std::unique_ptr<ComputeKernel> kernel;
+  std::unique_ptr<Winograd> winograd;
+  if (constant && direction == ConvDirection::kOutput && !depthwise && !has_avx512())
+    winograd = Winograd::make(init.constants[1], attrs);
   with_type(init.attr<DType>("T"), TypeList<float, double, int32_t>{}, [&]<class T>() {
-    kernel.reset(new CpuConvolution<T>(std::move(attrs), direction, depthwise, std::move(epilogue), constant));
+    kernel.reset(new CpuConvolution<T>(std::move(attrs), direction, depthwise, std::move(epilogue), constant, {},
+                                       std::move(winograd)));
   });
   return kernel;
 }
