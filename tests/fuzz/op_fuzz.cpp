@@ -78,7 +78,7 @@ void report(const std::string& op, uint64_t seed, const std::string& failure, co
 // -- the child --------------------------------------------------------------------------------------------------------
 
 /// How many runs an op has that never succeeded, for each that others have.
-constexpr int64_t kPatience = 10;
+constexpr int64_t kPatience = 40;
 
 class Child {
  public:
@@ -248,7 +248,7 @@ int main(int argc, char** argv) {
       "op_fuzz");
   app.add_option("--seed", options.seed, "Run k of an op follows from its name and seed + k")->capture_default_str();
   app.add_option("--ops", options.ops, "Only ops whose names match this regular expression")->capture_default_str();
-  app.add_option("--runs", options.runs, "Runs of each op; one that never succeeded has ten times as many")
+  app.add_option("--runs", options.runs, "Runs of each op; one that never succeeded has forty times as many")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--seconds", options.seconds, "Begins no run after this time; 0: no limit")
