@@ -5,8 +5,8 @@
 // ops/parts/image_blocks.h), and filters always change to the one it likes best:
 // measured on AVX-512 with batch 64, plain NHWC activations with reordered filters beat both plain filters (2 to 8
 // times) and blocked activations (the reorders cost more than they gain). Larger 3x3 convolutions are done after
-// Winograd instead, which pays for blocking its activations. With AVX2 alone oneDNN does not do that, and constant
-// filters of 3x3 go through our own (ops/nn/winograd.h); for others larger than 1x1 blocks pay.
+// Winograd instead, which pays for blocking its activations. With AVX2 alone oneDNN does not do that, and and filters
+// of 3x3 go through our own (ops/nn/winograd.h); for others larger than 1x1 blocks pay.
 // The choice depends on the shape alone, never on a measurement, so that runs repeat bit by bit.
 #include "ops/nn/conv_kernel.h"
 
@@ -313,9 +313,13 @@ template <class T> class CpuConvolution final : public ComputeKernel {
     const int image = epilogue_.image();
     const bool fits = (!epilogue_.bias() || (c.input(2).rank() == 1 && c.input(2).dim(0) == all.shape.out_channels)) &&
                       (image < 0 || c.input(image).shape() == all.made);
-    if (fits && winograd_ && winograd_->is_of(c.input(1)) && winograd_->pays(all.shape)) {
-      TROUPE_ASSIGN(y, winograd_->compute(c, all.shape, epilogue_));
-      return true;
+    if (fits && winograd_) {
+      const bool back = direction_ == ConvDirection::kInput;
+      const ConvShape s = back ? back_of(all.shape) : all.shape;
+      if (winograd_->pays(s, c.input(1))) {
+        TROUPE_ASSIGN(y, winograd_->compute(c, c.input(back ? 2 : 0), c.input(1), s, epilogue_));
+        return true;
+      }
     }
 #ifdef TROUPE_ONEDNN
     if constexpr (std::is_same_v<T, float>) {
@@ -435,8 +439,10 @@ Result<std::unique_ptr<ComputeKernel>> make_conv_kernel(const KernelInit& init, 
   const bool constant = direction != ConvDirection::kFilter && init.constants.size() > 1 && init.constants[1].defined();
   std::unique_ptr<ComputeKernel> kernel;
   std::unique_ptr<Winograd> winograd;
-  if (constant && direction == ConvDirection::kOutput && !depthwise && !has_avx512())
-    winograd = Winograd::make(init.constants[1], attrs);
+  if (direction != ConvDirection::kFilter && !depthwise && init.attr<DType>("T") == DType::kFloat32 && !has_avx512())
+    winograd = Winograd::make(
+        attrs, direction == ConvDirection::kOutput ? Winograd::Filter::kForward : Winograd::Filter::kBack,
+        constant ? init.constants[1] : Tensor());
   with_type(init.attr<DType>("T"), TypeList<float, double, int32_t>{}, [&]<class T>() {
     kernel.reset(new CpuConvolution<T>(std::move(attrs), direction, depthwise, std::move(epilogue), constant, {},
                                        std::move(winograd)));

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kFloatsAtOnce = 8;
 constexpr int64_t kLeastChannels = 32;
-/// So many more tiles would take as long as reading the transformed filter from memory does.
-constexpr int64_t kTilesOfReading = 10;
+/// So many more tiles would take as long as reading the transformed filter from memory does, and transforming it.
+constexpr int64_t kTilesOfReading = 10, kTilesOfTransforming = 20;
 // Tiles that a thread takes at a time: so many that the filter is not read too often, unless what they are transformed
 // to leaves the cache.
 constexpr int64_t kLeastTiles = 16, kMostTiles = 64, kPlacesBytes = 3 << 19, kFewTiles = 8;
@@ -74,17 +74,26 @@ template <int kTile> TROUPE_INLINE void transform_sums(const Floats* m, Floats* 
   }
 }
 
-/// Channel `channel` of filter[3, 3, in, out] and so many outputs, to `to` of each kind; kinds lie `kind` apart.
-template <int kTile>
-TROUPE_INLINE void filter_of_channel(const float* filter, int64_t in, int64_t out, int64_t channel, int64_t columns,
-                                     float* to, int64_t kind) {
+/// What a filter has from `channel` of the images to so many of the results, from `first` on, to `to` of each kind;
+/// kinds lie `kind` apart. The filter is [3, 3, in, out], or with kBack, turned round, [3, 3, out, in].
+template <int kTile, bool kBack>
+TROUPE_INLINE void filter_of_channel(const float* filter, int64_t in, int64_t out, int64_t channel, int64_t first,
+                                     int64_t columns, float* to, int64_t kind) {
   constexpr int kSize = kEdge<kTile>;
   for (int64_t o = 0; o < columns; o += kFloatsAtOnce) {
     Floats rows[kSize][3];
     for (int x = 0; x < 3; ++x) {
       Floats g[3], made[kSize];
-      for (int y = 0; y < 3; ++y)
-        g[y] = *reinterpret_cast<const Floats*>(filter + ((y * 3 + x) * in + channel) * out + o);
+      for (int y = 0; y < 3; ++y) {
+        if constexpr (kBack) {
+          const float* const from = filter + ((8 - y * 3 - x) * out + first + o) * in + channel;
+          float column[kFloatsAtOnce];
+          for (int64_t i = 0; i < kFloatsAtOnce; ++i) column[i] = from[i * in];
+          g[y] = *reinterpret_cast<const Floats*>(column);
+        } else {
+          g[y] = *reinterpret_cast<const Floats*>(filter + ((y * 3 + x) * in + channel) * out + first + o);
+        }
+      }
       transform_filter<kTile>(g, made);
       for (int y = 0; y < kSize; ++y) rows[y][x] = made[y];
     }
@@ -148,10 +157,10 @@ TROUPE_INLINE void results_of_tile(const float* sums, int64_t kind, int64_t colu
 }
 
 // The same as code of these processors.
-template <int kTile>
-TROUPE_AVX2_AND_FMA void filter_row(const float* filter, int64_t in, int64_t out, int64_t channel, int64_t columns,
-                                    float* to, int64_t kind) {
-  filter_of_channel<kTile>(filter, in, out, channel, columns, to, kind);
+template <int kTile, bool kBack>
+TROUPE_AVX2_AND_FMA void filter_row(const float* filter, int64_t in, int64_t out, int64_t channel, int64_t first,
+                                    int64_t columns, float* to, int64_t kind) {
+  filter_of_channel<kTile, kBack>(filter, in, out, channel, first, columns, to, kind);
 }
 template <int kTile>
 TROUPE_AVX2_AND_FMA void places(const float* const* at, int64_t channels, float* to, int64_t kind) {
@@ -166,58 +175,83 @@ TROUPE_AVX2_AND_FMA void results(const float* sums, int64_t kind, int64_t column
 /// Tiles that so many results lie in.
 int64_t tiles_of(int64_t results, int64_t tile) { return (results + tile - 1) / tile; }
 
-/// What the products of tiles of this size take, and reading the filter for them, in products of one pair of channels.
-int64_t cost(const ConvShape& s, int64_t tile) {
-  return (tile + 2) * (tile + 2) * (s.batch * tiles_of(s.y.out, tile) * tiles_of(s.x.out, tile) + kTilesOfReading);
-}
+bool fits(int64_t channels) { return channels >= kLeastChannels && channels % kFloatsAtOnce == 0; }
 
 }  // namespace
 
-std::unique_ptr<Winograd> Winograd::make(const Tensor& filter, const WindowAttrs& attrs) {
-  const auto fits = [](int64_t channels) { return channels >= kLeastChannels && channels % kFloatsAtOnce == 0; };
+ConvShape back_of(const ConvShape& s) {
+  ConvShape out = s;
+  std::swap(out.in_channels, out.out_channels);
+  out.group_in = out.in_channels;
+  for (WindowAxis* axis : {&out.y, &out.x}) {
+    std::swap(axis->in, axis->out);
+    axis->lo = 2 - axis->lo;
+    axis->hi = 2 - axis->hi;
+  }
+  return out;
+}
+
+std::unique_ptr<Winograd> Winograd::make(const WindowAttrs& attrs, Filter direction, Tensor constant) {
   const auto ones = [](const int64_t(&n)[2]) { return n[0] == 1 && n[1] == 1; };
-  if (!has_avx2_and_fma() || attrs.layout.channels_first || !ones(attrs.strides) || !ones(attrs.dilations) ||
-      filter.dtype() != DType::kFloat32 || filter.rank() != 4 || filter.dim(0) != 3 || filter.dim(1) != 3 ||
-      !fits(filter.dim(2)) || !fits(filter.dim(3)))
+  if (!has_avx2_and_fma() || attrs.layout.channels_first || !ones(attrs.strides) || !ones(attrs.dilations))
     return nullptr;
-  return std::unique_ptr<Winograd>(new Winograd(filter));
+  return std::unique_ptr<Winograd>(new Winograd(direction, std::move(constant)));
 }
 
-bool Winograd::pays(const ConvShape& s) const {
+int64_t Winograd::cost(const ConvShape& s, int64_t tile, bool constant) const {
+  return (tile + 2) * (tile + 2) *
+         (s.batch * tiles_of(s.y.out, tile) * tiles_of(s.x.out, tile) + kTilesOfReading +
+          (constant ? 0 : kTilesOfTransforming));
+}
+
+bool Winograd::pays(const ConvShape& s, const Tensor& filter) const {
+  if (s.groups != 1 || s.y.size != 3 || s.x.size != 3 || !fits(s.in_channels) || !fits(s.out_channels)) return false;
+  const bool constant = is_constant(filter);
   const int64_t direct = 9 * (s.batch * s.y.out * s.x.out + kTilesOfReading);
-  return 10 * std::min(cost(s, 2), cost(s, 4)) <= 8 * direct;
+  return 10 * std::min(cost(s, 2, constant), cost(s, 4, constant)) <= 8 * direct;
 }
 
-template <int kTile> Result<Tensor> Winograd::transformed(const KernelContext& c) {
+template <int kTile> Result<Tensor> Winograd::transform(const KernelContext& c, const Tensor& filter) const {
   constexpr int64_t kKinds = kEdge<kTile> * kEdge<kTile>;
-  const std::lock_guard lock(mutex_);
-  Tensor& kept = transformed_[kTile / 4];
-  if (kept.defined()) return kept;
-  const int64_t in = filter_.dim(2), out = filter_.dim(3), width = panel_columns(), count = (out + width - 1) / width;
+  const bool back = direction_ == Filter::kBack;
+  const int64_t in = filter.dim(back ? 3 : 2), out = filter.dim(back ? 2 : 3);
+  const int64_t width = panel_columns(), count = (out + width - 1) / width;
   TROUPE_ASSIGN(Tensor made, c.allocate(DType::kFloat32, {count, kKinds, in, width}));
-  const float* const from = filter_.data<float>();
+  const float* const from = filter.data<float>();
   float* const to = made.mutable_data<float>();
   parallel_for(c.threads(), count * in, kFloatsAtOnce, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t panel = i / in, channel = i % in, first = panel * width, columns = std::min(width, out - first);
       float* const at = to + (panel * kKinds * in + channel) * width;
-      filter_row<kTile>(from + first, in, out, channel, columns, at, in * width);
+      if (back) filter_row<kTile, true>(from, in, out, channel, first, columns, at, in * width);
+      else filter_row<kTile, false>(from, in, out, channel, first, columns, at, in * width);
       for (int64_t kind = 0; kind < kKinds; ++kind)
         std::fill_n(at + kind * in * width + columns, width - columns, 0.0f);
     }
   });
-  return kept = std::move(made);
+  return made;
+}
+
+template <int kTile> Result<Tensor> Winograd::transformed(const KernelContext& c, const Tensor& filter) {
+  if (!is_constant(filter)) return transform<kTile>(c, filter);
+  const std::lock_guard lock(mutex_);
+  Tensor& kept = kept_[kTile / 4];
+  if (!kept.defined()) {
+    TROUPE_ASSIGN(kept, transform<kTile>(c, filter));
+  }
+  return kept;
 }
 
 template <int kTile>
-Result<Tensor> Winograd::compute_in_tiles(KernelContext& c, const ConvShape& s, const Epilogue& epilogue) {
+Result<Tensor> Winograd::compute_in_tiles(KernelContext& c, const Tensor& images, const Tensor& filter,
+                                          const ConvShape& s, const Epilogue& epilogue) {
   constexpr int64_t kSize = kEdge<kTile>, kKinds = kSize * kSize;
   const int64_t in = s.in_channels, out = s.out_channels, height = s.y.out, across = s.x.out;
   const int64_t row_of_tiles = tiles_of(across, kTile), of_image = tiles_of(height, kTile) * row_of_tiles;
   const int64_t all = s.batch * of_image;
-  TROUPE_ASSIGN(const Tensor filter, transformed<kTile>(c));
+  TROUPE_ASSIGN(const Tensor matrices, transformed<kTile>(c, filter));
   TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, {s.batch, height, across, out}));
-  const int64_t width = panel_columns(), panels = filter.dim(0);
+  const int64_t width = panel_columns(), panels = matrices.dim(0);
 
   const int64_t most =
       std::clamp(kPlacesBytes / (kKinds * in * static_cast<int64_t>(sizeof(float))), kLeastTiles, kMostTiles);
@@ -227,11 +261,11 @@ Result<Tensor> Winograd::compute_in_tiles(KernelContext& c, const ConvShape& s, 
   const int64_t at_once = (all + pieces - 1) / pieces;
   const int64_t kind = at_once * in + kGapFloats, kind_of_sums = at_once * width + kGapFloats;
   const int64_t of_run = kTile * kTile * kRun * width, of_thread = kKinds * (kind + kind_of_sums) + of_run;
-  TROUPE_ASSIGN(Tensor room, c.allocate(DType::kFloat32, {c.threads(), of_thread}));
-  float* const rooms = room.mutable_data<float>();
+  TROUPE_ASSIGN(Tensor room, c.allocate(DType::kFloat32, {in + c.threads() * of_thread}));
+  float *const zeros = room.mutable_data<float>(), *const rooms = zeros + in;
+  std::fill_n(zeros, in, 0.0f);
   std::atomic<int64_t> taken = 0;  // of the rooms
-  const std::vector<float> zeros(static_cast<size_t>(in));
-  const float *const x = c.input(0).data<float>(), *const u = filter.data<float>();
+  const float *const x = images.data<float>(), *const u = matrices.data<float>();
   float* const made = y.mutable_data<float>();
 
   parallel_for(c.threads(), pieces, 1, [&](int64_t begin, int64_t end) {
@@ -246,7 +280,7 @@ Result<Tensor> Winograd::compute_in_tiles(KernelContext& c, const ConvShape& s, 
         for (int64_t i = 0; i < kKinds; ++i) {
           const int64_t row = top + i / kSize, column = left + i % kSize;
           const bool inside = row >= 0 && row < s.y.in && column >= 0 && column < s.x.in;
-          at[i] = inside ? x + ((image * s.y.in + row) * s.x.in + column) * in : zeros.data();
+          at[i] = inside ? x + ((image * s.y.in + row) * s.x.in + column) * in : zeros;
         }
         places<kTile>(at, in, v + (t - first) * in, kind);
       }
@@ -279,8 +313,11 @@ Result<Tensor> Winograd::compute_in_tiles(KernelContext& c, const ConvShape& s, 
   return y;
 }
 
-Result<Tensor> Winograd::compute(KernelContext& c, const ConvShape& s, const Epilogue& epilogue) {
-  return cost(s, 4) <= cost(s, 2) ? compute_in_tiles<4>(c, s, epilogue) : compute_in_tiles<2>(c, s, epilogue);
+Result<Tensor> Winograd::compute(KernelContext& c, const Tensor& images, const Tensor& filter, const ConvShape& s,
+                                 const Epilogue& epilogue) {
+  const bool constant = is_constant(filter);
+  return cost(s, 4, constant) <= cost(s, 2, constant) ? compute_in_tiles<4>(c, images, filter, s, epilogue)
+                                                      : compute_in_tiles<2>(c, images, filter, s, epilogue);
 }
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "ops/parts/instruction_sets.h"
 #include "tests/ops/check_op.h"
@@ -75,6 +76,7 @@ Epilogue epilogue() {
   return std::move(*made);
 }
 
+/// inputs: images, filter, bias, image to add.
 Tensor convolved(Winograd& winograd, const ConvShape& s, const std::vector<Tensor>& inputs, int threads) {
   std::vector<Tensor> values = inputs;
   std::vector<uint32_t> slots(values.size());
@@ -87,7 +89,18 @@ Tensor convolved(Winograd& winograd, const ConvShape& s, const std::vector<Tenso
   device.allocator = own_allocator(new GuardedAllocator);
   set_team(threads);
   KernelContext c(values.data(), uses.data(), slots.data(), static_cast<int>(n), n, 1, device, 1);
-  return must(winograd.compute(c, s, epilogue()));
+  return must(winograd.compute(c, inputs[0], inputs[1], s, epilogue()));
+}
+
+/// [3, 3, in, out] as [3, 3, out, in], its places in the other order.
+Tensor turned_round(const Tensor& filter) {
+  const int64_t in = filter.dim(2), out = filter.dim(3);
+  Tensor made = *Tensor::make(DType::kFloat32, Shape{3, 3, out, in});
+  for (int64_t place = 0; place < 9; ++place)
+    for (int64_t i = 0; i < in; ++i)
+      for (int64_t o = 0; o < out; ++o)
+        made.mutable_data<float>()[((8 - place) * out + o) * in + i] = filter.data<float>()[(place * in + i) * out + o];
+  return made;
 }
 
 TEST_CASE("Winograd's convolutions are those of loops, with what follows, and the same on any number of threads") {
@@ -107,45 +120,99 @@ TEST_CASE("Winograd's convolutions are those of loops, with what follows, and th
     const std::vector<Tensor> inputs = {random_tensor<float>({k.batch, k.height, k.width, k.in}, 2), filter,
                                         random_tensor<float>({k.out}, 3),
                                         random_tensor<float>({k.batch, s.y.out, s.x.out, k.out}, 4)};
-    const auto winograd = Winograd::make(filter, attrs_of(k));
-    REQUIRE(winograd);
     const std::vector<double> want = expected(s, inputs[0], filter, inputs[2], inputs[3]);
-    const Tensor first = convolved(*winograd, s, inputs, 1);
-    REQUIRE(first.shape() == Shape{k.batch, s.y.out, s.x.out, k.out});
     const double largest = *std::ranges::max_element(want);
-    double worst = 0;
-    for (size_t i = 0; i < want.size(); ++i)
-      worst = std::max(worst, std::fabs(double{first.data<float>()[i]} - want[i]));
-    CHECK(worst < 5e-6 * std::max(largest, 1.0));
-    for (const int threads : {1, 2, 5}) CHECK(convolved(*winograd, s, inputs, threads).identical(first));
+    // With the filter kept and with any, forward, and back from images of as many channels.
+    std::optional<Tensor> first;
+    for (const auto direction : {Winograd::Filter::kForward, Winograd::Filter::kBack})
+      for (const bool constant : {true, false}) {
+        std::vector<Tensor> given = inputs;
+        if (direction == Winograd::Filter::kBack) given[1] = turned_round(filter);
+        const auto winograd = Winograd::make(attrs_of(k), direction, constant ? given[1] : Tensor());
+        REQUIRE(winograd);
+        for (const int threads : {1, 2, 5}) {
+          const Tensor got = convolved(*winograd, s, given, threads);
+          REQUIRE(got.shape() == Shape{k.batch, s.y.out, s.x.out, k.out});
+          double worst = 0;
+          for (size_t i = 0; i < want.size(); ++i)
+            worst = std::max(worst, std::fabs(double{got.data<float>()[i]} - want[i]));
+          CHECK(worst < 5e-6 * std::max(largest, 1.0));
+          if (!constant) continue;  // whose tiles may be of another size
+          if (!first) first = got;
+          CHECK(got.identical(*first));
+        }
+      }
   }
 }
 
 TEST_CASE("Winograd takes filters of 3x3 places, strides of 1 and enough channels, and pays where places are many") {
   if (!has_avx2_and_fma()) return;
-  const Tensor filter = random_tensor<float>({3, 3, 32, 40}, 1);
-  const WindowAttrs attrs = attrs_of({1, 8, 8, 32, 40});
-  const auto winograd = Winograd::make(filter, attrs);
+  const Tensor filter = random_tensor<float>({3, 3, 32, 40}, 1), other = random_tensor<float>({3, 3, 32, 40}, 1);
+  const ImageCase image{1, 8, 8, 32, 40};
+  const WindowAttrs attrs = attrs_of(image);
+  const auto forward = Winograd::Filter::kForward;
+  const auto winograd = Winograd::make(attrs, forward, filter);
   REQUIRE(winograd);
-  CHECK(winograd->is_of(filter));
-  CHECK_FALSE(winograd->is_of(random_tensor<float>({3, 3, 32, 40}, 1)));
-  for (const Shape& other : {Shape{3, 3, 32, 36}, Shape{3, 3, 24, 40}, Shape{3, 1, 32, 40}, Shape{5, 5, 32, 40}})
-    CHECK_FALSE(Winograd::make(random_tensor<float>(other, 1), attrs));
-  CHECK_FALSE(Winograd::make(random_tensor<double>({3, 3, 32, 40}, 1), attrs));
   WindowAttrs changed = attrs;
   changed.strides[1] = 2;
-  CHECK_FALSE(Winograd::make(filter, changed));
+  CHECK_FALSE(Winograd::make(changed, forward, filter));
   changed = attrs;
   changed.dilations[0] = 2;
-  CHECK_FALSE(Winograd::make(filter, changed));
+  CHECK_FALSE(Winograd::make(changed, forward, filter));
   changed = attrs;
   changed.layout.channels_first = true;
-  CHECK_FALSE(Winograd::make(filter, changed));
-  CHECK(winograd->pays(shape_of({1, 14, 14, 32, 40})));
-  CHECK(winograd->pays(shape_of({1, 7, 7, 32, 40})));
-  CHECK(winograd->pays(shape_of({64, 3, 3, 32, 40})));
-  CHECK_FALSE(winograd->pays(shape_of({1, 3, 3, 32, 40})));
-  CHECK_FALSE(winograd->pays(shape_of({64, 1, 1, 32, 40})));
+  CHECK_FALSE(Winograd::make(changed, forward, filter));
+
+  const auto pays = [&](const ImageCase& k, const Tensor& by) { return winograd->pays(shape_of(k), by); };
+  CHECK(pays({1, 14, 14, 32, 40}, filter));
+  CHECK(pays({1, 7, 7, 32, 40}, filter));
+  CHECK(pays({64, 3, 3, 32, 40}, filter));
+  CHECK(pays({8, 14, 14, 32, 40}, other));
+  CHECK_FALSE(pays({1, 7, 7, 32, 40}, other));  // one that is transformed each time
+  CHECK_FALSE(pays({1, 3, 3, 32, 40}, filter));
+  CHECK_FALSE(pays({64, 1, 1, 32, 40}, filter));
+  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{32, 36}, {24, 40}, {32, 24}}) {
+    const Tensor by = random_tensor<float>({3, 3, in, out}, 1);
+    CHECK_FALSE(pays({1, 14, 14, in, out}, by));
+  }
+}
+
+TEST_CASE("The shape of a gradient by the input is that of the convolution back") {
+  const ConvShape s = shape_of({2, 6, 7, 48, 32, "EXPLICIT", {0, 0, 2, 1, 0, 2, 0, 0}}), back = back_of(s);
+  CHECK((back.in_channels == 32 && back.out_channels == 48));
+  CHECK((back.y.in == s.y.out && back.y.out == 6 && back.y.lo == 0));
+  CHECK((back.x.in == s.x.out && back.x.out == 7 && back.x.lo == 2));
+}
+
+TEST_CASE("Gradients by the input through Winograd are those of loops, padded and not") {
+  for (const ImageCase& k : {ImageCase{4, 16, 15, 32, 40},
+                             {4, 16, 15, 40, 32, "VALID"},
+                             {4, 13, 12, 32, 32, "EXPLICIT", {0, 0, 2, 1, 0, 2, 0, 0}}}) {
+    const ConvShape s = shape_of(k);
+    const Tensor dy = random_tensor<float>({k.batch, s.y.out, s.x.out, k.out}, 1),
+                 filter = random_tensor<float>({3, 3, k.in, k.out}, 2);
+    OpGraph g;
+    const Output w = g.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape(filter.shape())}});
+    Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", k.padding}};
+    if (!k.pads.empty()) attrs.set("explicit_paddings", k.pads);
+    const Tensor sizes = Tensor::of<int32_t>({static_cast<int32_t>(k.batch), static_cast<int32_t>(k.height),
+                                              static_cast<int32_t>(k.width), static_cast<int32_t>(k.in)});
+    const Tensor got = g.evaluator.value(g.op("Conv2DBackpropInput", {g.of(sizes), w, g.of(dy)}, attrs), {{w, filter}});
+    std::vector<double> want(static_cast<size_t>(got.elements()));
+    for (int64_t n = 0; n < k.batch; ++n)
+      for (int64_t oy = 0; oy < s.y.out; ++oy)
+        for (int64_t ox = 0; ox < s.x.out; ++ox)
+          for (int64_t place = 0; place < 9; ++place) {
+            const int64_t iy = oy - s.y.lo + place / 3, ix = ox - s.x.lo + place % 3;
+            if (iy < 0 || iy >= k.height || ix < 0 || ix >= k.width) continue;
+            const float* const from = dy.data<float>() + ((n * s.y.out + oy) * s.x.out + ox) * k.out;
+            for (int64_t i = 0; i < k.in; ++i)
+              for (int64_t o = 0; o < k.out; ++o)
+                want[static_cast<size_t>(((n * k.height + iy) * k.width + ix) * k.in + i)] +=
+                    double{from[o]} * double{filter.data<float>()[(place * k.in + i) * k.out + o]};
+          }
+    check_close(doubles(got), want, 1e-4);
+  }
 }
 
 TEST_CASE("A convolution by a constant filter of 3x3 places is the same where a step feeds the filter") {
