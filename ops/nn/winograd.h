@@ -21,7 +21,7 @@ class Winograd {
   /// the gradient by the others.
   enum class Filter { kForward, kBack };
 
-  /// Nothing where it is no gain: for processors without AVX2 and FMA, strides, dilations and other layouts.
+  /// Nothing for processors without AVX2 and FMA, for strides and dilations other than 1, and for other layouts.
   /// `constant`: the filter of all calls but those that are fed another, which is transformed once; or undefined.
   static std::unique_ptr<Winograd> make(const WindowAttrs& attrs, Filter direction, Tensor constant = {});
 

@@ -621,6 +621,7 @@ TEST_CASE("a dataset that gives its elements once goes on where it is, and what 
   CHECK(summary.end_of_data);
   REQUIRE(f.told.size() == 2);
   CHECK(f.told[1].batches > 0);
+  CHECK(summary.batches_lost == f.told[1].batches);
   CHECK(summary.updates * 2 <= 400);
   CHECK(summary.updates * 2 + f.told[1].batches <= 404);
 }
