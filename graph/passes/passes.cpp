@@ -81,6 +81,15 @@ bool likes_blocks() {
 #endif
 }
 
+/// Whether it has loops for pairs of convolutions on images that are not in blocks (ops/nn/block_rows.h).
+bool likes_pairs() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && !likes_blocks();
+#else
+  return false;
+#endif
+}
+
 /// A walk of its own for each pass that must know all readers of a node.
 template <class Pass, class... More> void fuse(StepGraph& step, const More&... more) {
   Pass pass(step, more...);
@@ -139,7 +148,11 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
   if (gelus) fuse<GeluFusion>(step, devices, GeluFusion::Of::kForward);
   if (passes.choose_layout && likes_blocks() && has_any(step, {"Conv2D", "_FusedConv2D"}) && is_inference(step)) {
     fuse<ImageBlocks>(step, devices);
-    if (has_any(step, {"_BlockedConv2D"})) fuse<PointwiseDepthwiseFusion>(step);
+    if (has_any(step, {"_BlockedConv2D"}))
+      fuse<PointwiseDepthwiseFusion>(step, PointwiseDepthwiseFusion::Images::kBlocked);
+  } else if (passes.fuse_inference && likes_pairs() && is_inference(step) &&
+             has_any(step, {"DepthwiseConv2dNative", "_FusedDepthwiseConv2dNative"})) {
+    fuse<PointwiseDepthwiseFusion>(step, PointwiseDepthwiseFusion::Images::kPlain, devices);
   }
   if (passes.fuse_epilogues && devices.on_gpu && has_any(step, {"ReluGrad", "BiasAddGrad"}))
     fuse<ProductGradientFusion>(step, devices);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// _BlockedPointwiseDepthwise: a 1x1 convolution and the depthwise one behind it, as in MobileNets and EfficientNets.
-// What is between, the largest images of such networks, is never in memory: some rows of one block at a time, in the
-// cache.
+// _PointwiseDepthwise: a 1x1 convolution and the depthwise one behind it, as in MobileNets and EfficientNets. What is
+// between, the largest images of such networks, is never in memory: some rows of one block at a time, in the cache.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -18,10 +17,11 @@
 namespace troupe {
 namespace {
 
-/// Bytes of the input that all blocks read before the next of its rows are begun: about half of a second-level cache.
-constexpr int64_t kBandBytes = 768 << 10;
+/// Bytes of the input that all blocks read before the next of its rows are begun: about half of the second-level cache
+/// of processors with AVX-512, and of others.
+constexpr int64_t kBandBytes = 768 << 10, kSmallBandBytes = 256 << 10;
 /// Places of a block that are made at once, where rows are short: of small images all, which are best divided.
-constexpr int64_t kPlacesAtOnce = 2 * kMostPlaces, kSmallImage = 256;
+constexpr int64_t kPlacesAtOnce = 56, kSmallImage = 256;
 constexpr int64_t kMostTaps = 16;  // rows of a filter
 
 /// Both convolutions; `depthwise` says what the attributes of the node do.
@@ -38,11 +38,18 @@ struct Both {
   }
 };
 
+/// Of the result.
+template <class Sizes> Sizes made_sizes(const ConvShape& depthwise, bool blocked) {
+  const ConvShape& d = depthwise;
+  if (!blocked) return Sizes{d.batch, d.y.out, d.x.out, d.out_channels};
+  return Sizes{d.batch, image_blocks(d.out_channels), d.y.out, d.x.out, kImageBlock};
+}
+
 Error not_pointwise(const std::string& filter, int64_t channels, int64_t middle) {
   return invalid_argument("pointwise filter {} is not [1,1,{},{}]", filter, channels, middle);
 }
 
-/// The attributes of one of the two as a _BlockedConv2D.
+/// The attributes of one of the two as a node of its own, a _BlockedConv2D or a fused one.
 Attrs attrs_of(const KernelInit& init, bool depthwise) {
   const auto& ops = init.attr<std::vector<std::string>>(depthwise ? "depthwise_ops" : "pointwise_ops");
   Attrs out;
@@ -50,6 +57,7 @@ Attrs attrs_of(const KernelInit& init, bool depthwise) {
   out.set("depthwise", depthwise);
   out.set("blocked", true);
   out.set("channels", init.attr<int64_t>(depthwise ? "middle" : "channels"));
+  out.set("data_format", std::string("NHWC"));
   out.set("fused_ops", ops);
   out.set("num_args", int64_t{std::ranges::find(ops, "BiasAdd") != ops.end()});
   out.set("strides", depthwise ? init.attr<std::vector<int64_t>>("strides") : std::vector<int64_t>{1, 1, 1, 1});
@@ -70,14 +78,25 @@ struct Part {
   int64_t depthwise_bias() const { return depthwise() + places * kImageBlock; }
 };
 
+/// Where images have their floats, in blocks of 16 channels or not: places of a row are next to one another.
+struct ImageFloats {
+  int64_t image, row, place, block;
+  static ImageFloats of(int64_t height, int64_t width, int64_t channels, bool blocked) {
+    const int64_t places = height * width;
+    if (!blocked) return {places * channels, width * channels, channels, kImageBlock};
+    return {image_blocks(channels) * places * kImageBlock, width * kImageBlock, kImageBlock, places * kImageBlock};
+  }
+};
+
 /// One call: the rows of results lie one behind the other, by image, band of rows, block, row.
 struct PairRows {
   const ConvShape& shape;  // of the depthwise convolution
   const BlockRows &first, &second;
   const float *x, *parts;
   float* y;
+  ImageFloats in, out;
   Part part;
-  int64_t blocks, blocks_in, bands;
+  int64_t blocks, bands;
   /// Rows between the two that are made together, in turns within a buffer; behind them is one of zeros.
   int64_t together = made_together(shape);
   int64_t held = (together - 1) * shape.y.stride + shape.y.size;
@@ -117,8 +136,8 @@ struct PairRows {
 
   void run_block(int64_t image, int64_t block, int64_t begin, int64_t end, float* buffer) const {
     const WindowAxis &v = shape.y, &h = shape.x;
-    const float* const from = x + image * blocks_in * v.in * h.in * kImageBlock;
-    float* const to = y + (image * blocks + block) * v.out * h.out * kImageBlock;
+    const float* const from = x + image * in.image;
+    float* const to = y + image * out.image + block * out.block;
     const float* const weights = parts + block * part.size();
     const float* const zeros = buffer + held * pitch;
     int64_t made = std::max<int64_t>(0, begin * v.stride - v.lo);  // rows between that are done with or in the buffer
@@ -127,7 +146,7 @@ struct PairRows {
       const int64_t needed = std::min(v.in, (last - 1) * v.stride - v.lo + v.size);
       made = std::max(made, row * v.stride - v.lo);
       if (needed > made) {
-        make_between(from + made * h.in * kImageBlock, made, needed, weights, buffer);
+        make_between(from + made * in.row, made, needed, weights, buffer);
         made = needed;
       }
       for (int64_t r = row; r < last; ++r) {
@@ -137,42 +156,42 @@ struct PairRows {
           taps[i] = between < 0 || between >= v.in ? zeros : buffer + between % held * pitch;
         }
         second.depthwise(h.out, h.stride, taps, v.size, h.size, weights + part.depthwise(),
-                         weights + part.depthwise_bias(), to + r * h.out * kImageBlock);
+                         weights + part.depthwise_bias(), to + r * out.row, out.place);
       }
     }
   }
 
   /// Rows [begin, end) between the two, of which `from` is the first of the input.
   void make_between(const float* from, int64_t begin, int64_t end, const float* weights, float* buffer) const {
-    const int64_t width = shape.x.in, places = (end - begin) * width;
-    const int64_t groups = (places + kMostPlaces - 1) / kMostPlaces;
+    const int64_t width = shape.x.in, places = (end - begin) * width, most = first.most_places();
+    const int64_t groups = (places + most - 1) / most, least = places / groups, larger = places % groups;
     float* const wrap = buffer + held * pitch;
     float* place = buffer + begin % held * pitch + shape.x.lo * kImageBlock;
     int64_t column = 0;
     for (int64_t g = 0; g < groups; ++g) {
-      const int64_t p = places * g / groups, n = places * (g + 1) / groups - p;
+      const int64_t n = least + (g < larger);
       float* to[kMostPlaces];
-      for (int64_t i = 0; i < n; ++i) {
-        to[i] = place;
-        place += kImageBlock;
-        if (++column < width) continue;
+      for (int64_t i = 0; i < n;) {
+        for (const int64_t last = std::min(n, i + width - column); i < last; ++i, ++column, place += kImageBlock)
+          to[i] = place;
+        if (column < width) continue;
         column = 0;
         place += pitch - width * kImageBlock;
         if (place >= wrap) place -= held * pitch;
       }
-      first.pointwise(n, from + p * kImageBlock, shape.y.in * width * kImageBlock, part.channels, weights,
-                      weights + part.bias(), to);
+      first.pointwise(n, from, in.place, in.block, part.channels, weights, weights + part.bias(), to);
+      from += n * in.place;
     }
   }
 };
 
-class BlockedPointwiseDepthwise final : public ComputeKernel {
+class PointwiseDepthwise final : public ComputeKernel {
  public:
   static Result<std::unique_ptr<ComputeKernel>> make(const KernelInit& init, const EpilogueKernels& epilogues) {
     const Attrs attrs[2] = {attrs_of(init, false), attrs_of(init, true)};
     TROUPE_ASSIGN(WindowAttrs window, WindowAttrs::parse(attrs[1]));
-    std::unique_ptr<BlockedPointwiseDepthwise> out(
-        new BlockedPointwiseDepthwise(std::move(window), init.attr<int64_t>("channels"), init.attr<int64_t>("middle")));
+    std::unique_ptr<PointwiseDepthwise> out(new PointwiseDepthwise(
+        std::move(window), init.attr<int64_t>("channels"), init.attr<int64_t>("middle"), init.attr<bool>("blocked")));
     std::optional<BlockActivation> activations[2];
     for (int i = 0; i < 2; ++i) {
       KernelInit one = init;
@@ -183,14 +202,15 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
       one.constants.clear();
       one.constants.resize(2);
       if (init.constants.size() > 2) one.constants[1] = init.constants[static_cast<size_t>(1 + i)];
-      TROUPE_ASSIGN(out->alone_[i], make_blocked_conv_kernel(one, epilogues));
+      TROUPE_ASSIGN(out->alone_[i],
+                    out->blocked_ ? make_blocked_conv_kernel(one, epilogues) : make_plain(one, i == 1, epilogues));
     }
     if (init.attr<int64_t>("num_args") != out->biases_[0] + out->biases_[1])
       return invalid_argument("{} args for {} biases", init.attr<int64_t>("num_args"),
                               out->biases_[0] + out->biases_[1]);
-    if (BlockRows::available() && activations[0] && activations[1]) {
-      out->first_.emplace(*activations[0]);
-      out->second_.emplace(*activations[1]);
+    if (BlockRows::available(out->blocked_) && activations[0] && activations[1]) {
+      out->first_.emplace(*activations[0], out->blocked_);
+      out->second_.emplace(*activations[1], out->blocked_);
     }
     if (init.constants.size() > 2 && std::ranges::all_of(init.constants.begin() + 1, init.constants.end(),
                                                          [](const Tensor& t) { return t.defined(); }))
@@ -199,14 +219,17 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
   }
 
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Shape images, unblocked_shape(c.input(0).shape(), channels_));
+    Shape images = c.input(0).shape();
+    if (blocked_) {
+      TROUPE_ASSIGN(images, unblocked_shape(images, channels_));
+    }
     TROUPE_ASSIGN(const Both both, Both::resolve(attrs_, images, c.input(1).shape(), c.input(2).shape()));
     const ConvShape &p = both.pointwise, &d = both.depthwise;
     if (const Shape& filter = c.input(1).shape(); filter != Shape{1, 1, channels_, middle_})
       return not_pointwise(filter.str(), channels_, middle_);
     const bool fits = d.out_channels == p.out_channels && d.x.stride <= 2 && d.y.size <= kMostTaps &&
                       d.x.lo < d.x.size && d.y.dilation == 1 && d.x.dilation == 1 && c.input(0).elements() > 0 &&
-                      d.batch * d.y.out * d.x.out * d.out_channels > 0;
+                      (blocked_ || middle_ % kImageBlock == 0) && d.batch * d.y.out * d.x.out * d.out_channels > 0;
     for (int i = 0, at = 3; i < 2; ++i)
       if (biases_[i] && c.input(at++).shape() != Shape{p.out_channels})
         return invalid_argument("bias {} for {} channels", c.input(at - 1).shape().str(), p.out_channels);
@@ -214,28 +237,35 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
   }
 
  private:
-  BlockedPointwiseDepthwise(WindowAttrs attrs, int64_t channels, int64_t middle)
-      : attrs_(std::move(attrs)), channels_(channels), middle_(middle) {}
+  PointwiseDepthwise(WindowAttrs attrs, int64_t channels, int64_t middle, bool blocked)
+      : attrs_(std::move(attrs)), channels_(channels), middle_(middle), blocked_(blocked) {}
+
+  static Result<std::unique_ptr<ComputeKernel>> make_plain(const KernelInit& init, bool depthwise,
+                                                           const EpilogueKernels& epilogues) {
+    TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(init, epilogues));
+    return make_conv_kernel(init, ConvDirection::kOutput, depthwise, std::move(epilogue));
+  }
 
   Status together(KernelContext& c, const Both& both) {
     const ConvShape& d = both.depthwise;
-    const int64_t dims[] = {d.batch, image_blocks(d.out_channels), d.y.out, d.x.out, kImageBlock};
-    TROUPE_ASSIGN(const Shape made, Shape::make(dims));
+    TROUPE_ASSIGN(const Shape made, Shape::make(made_sizes<std::vector<int64_t>>(d, blocked_)));
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, made));
     const Part part{both.pointwise.in_channels, d.y.size * d.x.size};
     TROUPE_ASSIGN(const Tensor parts, parts_for(c, part, d.out_channels));
-    const int64_t blocks_in = image_blocks(part.channels), row_of_input = blocks_in * d.x.in * kImageBlock;
+    const ImageFloats in = ImageFloats::of(d.y.in, d.x.in, part.channels, blocked_);
+    const int64_t row_bytes = in.image / d.y.in * int64_t{sizeof(float)};
     const int64_t rows_of_band =
-        std::max<int64_t>(kBandBytes / (row_of_input * int64_t{sizeof(float)}) / d.y.stride, 1);
+        std::max<int64_t>((blocked_ ? kBandBytes : kSmallBandBytes) / row_bytes / d.y.stride, 1);
     const PairRows rows{.shape = d,
                         .first = *first_,
                         .second = *second_,
                         .x = c.input(0).data<float>(),
                         .parts = parts.data<float>(),
                         .y = y.mutable_data<float>(),
+                        .in = in,
+                        .out = ImageFloats::of(d.y.out, d.x.out, d.out_channels, blocked_),
                         .part = part,
                         .blocks = image_blocks(d.out_channels),
-                        .blocks_in = blocks_in,
                         .bands = (d.y.out + rows_of_band - 1) / rows_of_band};
     const int64_t vectors = d.x.in * d.y.stride * part.channels + d.x.out * part.places;  // of a row, multiplied
     TROUPE_ASSIGN(Tensor buffers, c.allocate(DType::kFloat32, {c.threads(), rows.buffer_size()}));
@@ -279,7 +309,7 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
     return packed;
   }
 
-  /// By the kernels of _BlockedConv2D, where the loops have no code for it.
+  /// By the kernels of the two, where the loops have no code for it.
   Status one_after_another(KernelContext& c) {
     Tensor image = c.input(0);
     for (int i = 0, bias = 3; i < 2; ++i) {
@@ -293,6 +323,7 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
 
   const WindowAttrs attrs_;  // of the depthwise one
   const int64_t channels_, middle_;
+  const bool blocked_;
   bool biases_[2] = {};
   std::vector<Tensor> constants_;  // filters and biases; none: some are not
   std::unique_ptr<ComputeKernel> alone_[2];
@@ -302,19 +333,20 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
 };
 
 Status pointwise_depthwise_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 5));
+  const bool blocked = c.attr<bool>("blocked");
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, blocked ? 5 : 4));
   const int64_t channels = c.attr<int64_t>("channels"), middle = c.attr<int64_t>("middle");
   const int64_t blocks = image_blocks(channels);
-  if ((x[1] >= 0 && x[1] != blocks) || (x[4] >= 0 && x[4] != kImageBlock))
+  if (blocked && ((x[1] >= 0 && x[1] != blocks) || (x[4] >= 0 && x[4] != kImageBlock)))
     return invalid_argument("{} are not {} channels in blocks of {}", x.str(), channels, kImageBlock);
   TROUPE_ASSIGN(const PartialShape filter, c.with_rank(1, 4));
   const int64_t wanted[] = {1, 1, channels, middle};
   for (int i = 0; i < 4; ++i)
     if (filter[i] >= 0 && filter[i] != wanted[i]) return not_pointwise(filter.str(), channels, middle);
   TROUPE_ASSIGN(const WindowAttrs attrs, WindowAttrs::parse(c.attrs()));
-  TROUPE_ASSIGN(const Both both, Both::resolve(attrs, {x[0], x[2], x[3], channels}, filter, c.input(2)));
-  const ConvShape& d = both.depthwise;
-  c.set_output(0, PartialShape{d.batch, image_blocks(d.out_channels), d.y.out, d.x.out, kImageBlock});
+  const PartialShape images = blocked ? PartialShape{x[0], x[2], x[3], channels} : x;
+  TROUPE_ASSIGN(const Both both, Both::resolve(attrs, images, filter, c.input(2)));
+  c.set_output(0, made_sizes<PartialShape>(both.depthwise, blocked));
   return {};
 }
 
@@ -327,12 +359,13 @@ NodeCost pointwise_depthwise_cost(const CostContext& c) {
 }  // namespace
 
 void register_pointwise_depthwise_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  ops.add(OpDef("_BlockedPointwiseDepthwise")
+  ops.add(OpDef("_PointwiseDepthwise")
               .input("input: float32")
               .input("pointwise_filter: float32")
               .input("depthwise_filter: float32")
               .input("args: num_args * float32")
               .output("output: float32")
+              .attr("blocked: bool")
               .attr("channels: int >= 1")
               .attr("middle: int >= 1")
               .attr("num_args: int >= 0")
@@ -343,15 +376,15 @@ void register_pointwise_depthwise_ops(OpRegistry& ops, KernelRegistry& kernels) 
               .attr("explicit_paddings: list(int) = []")
               .shape(pointwise_depthwise_shape)
               .cost(pointwise_depthwise_cost)
-              .doc("A _BlockedConv2D of 1x1 places and stride 1, from so many channels to `middle`, and the depthwise "
-                   "one of its result, "
-                   "whose strides and padding the attributes say. Each may have a bias, which is in args, and an "
-                   "activation behind it. A pass makes it."),
+              .doc("A _FusedConv2D of 1x1 places and stride 1, from so many channels to `middle`, and the "
+                   "_FusedDepthwiseConv2dNative of its result, whose strides and padding the attributes say; with "
+                   "`blocked` both on images in blocks, as _BlockedConv2D. Each may have a bias, which is in args, and "
+                   "an activation behind it. A pass makes it."),
           not_differentiable("passes make it, in steps without gradients"));
-  kernels.add("_BlockedPointwiseDepthwise", DeviceKind::kCpu, KernelRegistry::Types{},
+  kernels.add("_PointwiseDepthwise", DeviceKind::kCpu, KernelRegistry::Types{},
               KernelFactory([epilogues = std::make_shared<const EpilogueKernels>(kernels)](
                                 const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
-                return BlockedPointwiseDepthwise::make(init, *epilogues);
+                return PointwiseDepthwise::make(init, *epilogues);
               }));
 }
 

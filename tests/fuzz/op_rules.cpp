@@ -220,9 +220,12 @@ Conv2D _FusedConv2D : ~close h:1..6 w:1..6 kh:1..h kw:1..w s:1..3 c:1..3 o:1..3 
   @num_args=1 args=[o] @fused_ops={'BiasAdd'}|{'BiasAdd','Relu'}
 _BlockedConv2D : ~close input=[b,1,4,4,16] filter=[3,3,16,5] @depthwise=false @blocked=true @channels=16
   @strides={1,1,1,1} @padding='SAME' @dilations={1,1,1,1} @explicit_paddings={} @num_args=1 args=[5] @fused_ops={'BiasAdd'}
-_BlockedPointwiseDepthwise : ~close h:3..6 s:1..2 input=[b,2,h,h,16] pointwise_filter=[1,1,20,5] depthwise_filter=[3,3,5,1]
-  @channels=20 @middle=5 @strides={1,s,s,1} @padding='SAME'|'VALID' @explicit_paddings={} @num_args=1 args=[5]
-  @pointwise_ops={'Relu6'} @depthwise_ops={'BiasAdd','Swish'}
+_PointwiseDepthwise : ~close h:3..6 s:1..2 input=[b,2,h,h,16] pointwise_filter=[1,1,20,5] depthwise_filter=[3,3,5,1]
+  @blocked=true @channels=20 @middle=5 @strides={1,s,s,1} @padding='SAME'|'VALID' @explicit_paddings={} @num_args=1
+  args=[5] @pointwise_ops={'Relu6'} @depthwise_ops={'BiasAdd','Swish'}
+_PointwiseDepthwise : ~close h:3..6 s:1..2 input=[b,h,h,20] pointwise_filter=[1,1,20,16] depthwise_filter=[3,3,16,1]
+  @blocked=false @channels=20 @middle=16 @strides={1,s,s,1} @padding='SAME'|'VALID' @explicit_paddings={} @num_args=1
+  args=[16] @pointwise_ops={'Relu6'} @depthwise_ops={'BiasAdd','Swish'}
 _BlockImages : h:1..3 w:1..3 images=[b,h,w,20]
 _UnblockImages _MeanOfBlockedImages : ~close h:1..3 w:1..3 blocked=[b,2,h,w,16] @channels=20
 _ScaleBlockedImages : h:1..3 w:1..3 blocked=[b,2,h,w,16] scales=[b,1,1,20]

@@ -53,7 +53,7 @@ const std::set<std::string>& tested_elsewhere() {
                                             "_ReduceScatter",
                                             "_BlockImages",
                                             "_BlockedConv2D",
-                                            "_BlockedPointwiseDepthwise",
+                                            "_PointwiseDepthwise",
                                             "_BlockLSTMStates",
                                             "_MeanOfBlockedImages",
                                             "_ScaleBlockedImages",

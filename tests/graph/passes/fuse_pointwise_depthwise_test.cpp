@@ -36,7 +36,7 @@ struct PairFixture : test::PassFixture {
     INFO((s.ok() ? "" : s.status().error().str()));
     REQUIRE(s.ok());
     StepGraph step(graph, fed, {&fetch, 1}, {});
-    PointwiseDepthwiseFusion pass(step);
+    PointwiseDepthwiseFusion pass(step, PointwiseDepthwiseFusion::Images::kBlocked);
     step.sweep([&](const Node& node) { pass.visit(node); });
     step.drop_unneeded();
     std::string out = text(step, fetch);
@@ -52,10 +52,10 @@ TEST_CASE("a depthwise convolution takes the 1x1 convolution before it along, wi
   const Output middle = f.conv(f.x, false, {1, 1, 32, 96}, {"BiasAdd", "Swish"});
   const Output y = f.conv(middle, true, {5, 5, 96, 1}, {"Relu"}, {1, 2, 2, 1});
   StepGraph step(f.graph, {}, {&y, 1}, {});
-  PointwiseDepthwiseFusion pass(step);
+  PointwiseDepthwiseFusion pass(step, PointwiseDepthwiseFusion::Images::kBlocked);
   step.sweep([&](const Node& node) { pass.visit(node); });
   const Node& made = *step.now(y).node;
-  CHECK(made.op().name() == "_BlockedPointwiseDepthwise");
+  CHECK(made.op().name() == "_PointwiseDepthwise");
   CHECK(made.name() == y.node->name());
   REQUIRE(made.inputs().size() == 4);
   CHECK(made.inputs()[0] == f.x);
@@ -90,4 +90,82 @@ TEST_CASE("pairs that another node sees into, or that the kernel does not know, 
   CHECK(stays(f.conv(f.conv(f.x, false, one), false, {3, 3, 96, 16})));
   const Output plain = f.placeholder("plain", {-1, 14, 14, 3});
   CHECK(stays(f.conv(f.conv(plain, false, {1, 1, 3, 96}, {}, {1, 1, 1, 1}, {{"blocked", false}}), true, deep)));
+}
+
+namespace {
+
+struct PlainPairFixture : test::PassFixture {
+  Output constant(const Shape& shape) { return s.constant(*Tensor::zeros(DType::kFloat32, shape)); }
+  /// A convolution as the fusing of epilogues leaves it.
+  Output conv(Output image, bool depthwise, Output filter, FusedOps ops, Attrs more = {}) {
+    std::vector<Output> inputs = {image, filter};
+    const PartialShape sizes = filter.shape();
+    for (const std::string& op : ops)
+      if (op == "BiasAdd") inputs.push_back(constant({depthwise ? sizes[2] : sizes[3]}));
+    Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("SAME")}};
+    if (!ops.empty()) {
+      attrs.set("num_args", static_cast<int64_t>(inputs.size()) - 2);
+      attrs.set("fused_ops", ops);
+    }
+    for (const auto& [name, value] : more) attrs.set(name, value);
+    const std::string plain = depthwise ? "DepthwiseConv2dNative" : "Conv2D";
+    return s.op(ops.empty() ? plain : "_Fused" + plain, inputs, attrs);
+  }
+  /// The op that stands for `fetch`, with "(plain)" where its images are.
+  std::string made(Output fetch, const PassDevices& devices = {}) {
+    INFO((s.ok() ? "" : s.status().error().str()));
+    REQUIRE(s.ok());
+    StepGraph step(graph, {}, {&fetch, 1}, {});
+    PointwiseDepthwiseFusion pass(step, PointwiseDepthwiseFusion::Images::kPlain, devices);
+    step.sweep([&](const Node& node) { pass.visit(node); });
+    const Node& node = *step.now(fetch).node;
+    if (node.op().name() == "_PointwiseDepthwise") {
+      CHECK_FALSE(node.attrs().at<bool>("blocked"));
+      CHECK(step.shape(node.out()).str() == fetch.shape().str());
+    }
+    return node.op().name();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("pairs of plain images become one node where there is a Swish or much between them") {
+  PlainPairFixture f;
+  const FusedOps swish = {"BiasAdd", "Swish"}, relu = {"BiasAdd", "Relu"};
+  const auto pair = [&](Output x, const FusedOps& first, const FusedOps& second) {
+    return f.conv(f.conv(x, false, f.constant({1, 1, 24, 96}), first), true, f.constant({3, 3, 96, 1}), second);
+  };
+  const Output small = f.placeholder("small", {1, 14, 14, 24}), any = f.placeholder("any", {-1, 14, 14, 24});
+  const Output large = f.placeholder("large", {64, 28, 28, 24}), sizes = f.placeholder("sizes", {-1, -1, -1, 24});
+  for (const Output x : {small, any, large, sizes}) {
+    CHECK(f.made(pair(x, swish, relu)) == "_PointwiseDepthwise");
+    CHECK(f.made(pair(x, {}, swish)) == "_PointwiseDepthwise");
+  }
+  CHECK(f.made(pair(large, relu, relu)) == "_PointwiseDepthwise");
+  CHECK(f.made(pair(large, {}, {})) == "_PointwiseDepthwise");
+  CHECK(f.made(pair(small, relu, relu)) == "_FusedDepthwiseConv2dNative");
+  CHECK(f.made(pair(any, relu, relu)) == "_FusedDepthwiseConv2dNative");
+  CHECK(f.made(pair(sizes, {}, {})) == "DepthwiseConv2dNative");
+}
+
+TEST_CASE("pairs of plain images stay two nodes where the loops do not know them") {
+  PlainPairFixture f;
+  const FusedOps swish = {"BiasAdd", "Swish"};
+  const Output x = f.placeholder("x", {1, 14, 14, 24});
+  const Output one = f.constant({1, 1, 24, 96}), deep = f.constant({3, 3, 96, 1});
+  const auto stays = [&](Output fetch, const PassDevices& devices = {}) {
+    return f.made(fetch, devices) == "_FusedDepthwiseConv2dNative";
+  };
+  const auto pair = [&](Output image, Output first, Output second, const Attrs& more = {}) {
+    return f.conv(f.conv(image, false, first, swish, more), true, second, swish, more);
+  };
+  REQUIRE_FALSE(stays(pair(x, one, deep)));
+  CHECK(stays(pair(x, one, deep), {.on_gpu = [](const Node&) { return true; }}));
+  CHECK(stays(pair(x, f.placeholder("fed", {1, 1, 24, 96}), deep)));
+  CHECK(stays(pair(x, one, f.placeholder("fed_too", {3, 3, 96, 1}))));
+  CHECK(stays(pair(x, f.constant({1, 1, 24, 40}), f.constant({3, 3, 40, 1}))));  // not in sixteens
+  CHECK(stays(pair(x, one, f.constant({3, 3, 96, 2}))));
+  CHECK(stays(pair(f.placeholder("groups", {1, 14, 14, 48}), one, deep)));
+  CHECK(stays(pair(f.placeholder("first", {1, 24, 14, 14}), one, deep, {{"data_format", std::string("NCHW")}})));
+  CHECK(stays(f.conv(f.conv(x, false, one, {"BiasAdd", "Elu"}), true, deep, swish)));
 }

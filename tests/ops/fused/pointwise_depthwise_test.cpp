@@ -15,6 +15,7 @@ struct Pair {
   std::vector<int64_t> explicit_paddings = {};
   std::vector<std::string> first = {"BiasAdd", "Relu6"}, second = {"BiasAdd", "Swish"};
   bool constant = true;
+  bool blocked = true;
 };
 
 /// The activation by ops of its own.
@@ -22,10 +23,10 @@ Output activated(BlockedFixture& f, Output x, const std::string& op) {
   return op == "Swish" ? f.s.op("Mul", {x, f.s.op("Sigmoid", {x})}) : f.s.op(op, {x});
 }
 
-/// The fused node and the nodes that it stands for, whose results are as plain images.
+/// The fused node, on images in blocks or not, and the nodes that it stands for, whose results are as plain images.
 std::pair<Output, Output> both(BlockedFixture& f, const Pair& p) {
   const Output x = f.values({p.batch, p.height, p.width, p.channels});
-  std::vector<Output> inputs = {f.blocked(x), f.values({1, 1, p.channels, p.middle}, p.constant),
+  std::vector<Output> inputs = {p.blocked ? f.blocked(x) : x, f.values({1, 1, p.channels, p.middle}, p.constant),
                                 f.values({p.filter[0], p.filter[1], p.middle, 1}, p.constant)};
   Attrs attrs{{"strides", std::vector<int64_t>{1, p.strides[0], p.strides[1], 1}},
               {"padding", p.padding},
@@ -44,26 +45,35 @@ std::pair<Output, Output> both(BlockedFixture& f, const Pair& p) {
       }
     }
   }
+  attrs.set("blocked", p.blocked);
   attrs.set("channels", p.channels);
   attrs.set("middle", p.middle);
   attrs.set("num_args", static_cast<int64_t>(inputs.size()) - 3);
   attrs.set("pointwise_ops", p.first);
   attrs.set("depthwise_ops", p.second);
-  return {f.s.op("_BlockedPointwiseDepthwise", inputs, attrs), plain};
+  return {f.s.op("_PointwiseDepthwise", inputs, attrs), plain};
 }
 
-void check(const Pair& p, int threads = 1) {
-  INFO(fmt::format("[{},{},{},{}] to {}, {}x{} by {},{} {}, {} | {}, {} threads", p.batch, p.height, p.width,
-                   p.channels, p.middle, p.filter[0], p.filter[1], p.strides[0], p.strides[1], p.padding,
-                   fmt::join(p.first, " "), fmt::join(p.second, " "), threads));
+void check_one(const Pair& p, int threads) {
+  INFO(fmt::format("[{},{},{},{}]{} to {}, {}x{} by {},{} {}, {} | {}, {} threads", p.batch, p.height, p.width,
+                   p.channels, p.blocked ? " in blocks" : "", p.middle, p.filter[0], p.filter[1], p.strides[0],
+                   p.strides[1], p.padding, fmt::join(p.first, " "), fmt::join(p.second, " "), threads));
   BlockedFixture f(threads);
   const auto [fused, plain] = both(f, p);
-  const Output images = f.unblocked(fused, p.middle);
+  const Output images = p.blocked ? f.unblocked(fused, p.middle) : fused;
   for (int round = 0; round < 2; ++round) {
-    const auto r = f.run({images, plain, fused, f.blocked(images)});
+    const auto r = f.run({images, plain, fused, p.blocked ? f.blocked(images) : images});
     f.same(r[0], r[1]);
     CHECK(r[2].identical(r[3]));  // 0 beyond the channels
     CHECK(fused.shape().str() == r[2].shape().str());
+  }
+}
+
+/// In blocks and not.
+void check(Pair p, int threads = 1) {
+  for (const bool blocked : {true, false}) {
+    p.blocked = blocked;
+    check_one(p, threads);
   }
 }
 
@@ -136,31 +146,50 @@ TEST_CASE("a filter that is fed in place of a constant is taken, and the constan
 }
 
 TEST_CASE("what is not finite comes out as the functions have it") {
-  if (!BlockRows::available()) return;
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  for (const std::string name : {"", "Relu", "Relu6", "Swish"}) {
-    INFO(name);
-    const BlockRows rows(*BlockActivation::of(name));
-    const std::vector<float> x = {nan, inf, -inf, 0, 1, -1, 200, -200, 88, -88, 1e-30f, 3e38f, -3e38f, 7, -7, 20};
-    // Of one channel whose weights are 1 the result is the function of it.
+  for (const bool blocked : {true, false}) {
+    if (!BlockRows::available(blocked)) continue;
+    for (const std::string name : {"", "Relu", "Relu6", "Swish"}) {
+      INFO(name << (blocked ? " in blocks" : ""));
+      const BlockRows rows(*BlockActivation::of(name), blocked);
+      const std::vector<float> x = {nan, inf, -inf, 0, 1, -1, 200, -200, 88, -88, 1e-30f, 3e38f, -3e38f, 7, -7, 20};
+      // Of one channel whose weights are 1 the result is the function of it.
+      const std::vector<float> ones(16, 1), zeros(16, 0);
+      for (const float v : x) {
+        std::vector<float> image(16, v), made(16);
+        float* to[] = {made.data()};
+        rows.pointwise(1, image.data(), 16, 16, 1, ones.data(), zeros.data(), to);
+        const double d = v;
+        const double wanted = name.empty()      ? d
+                              : name == "Relu"  ? (d < 0 ? 0 : d)
+                              : name == "Relu6" ? (d < 0   ? 0
+                                                   : d > 6 ? 6
+                                                           : d)
+                                                : d / (1 + std::exp(-d));
+        INFO(v << ": " << made[3] << ", not " << wanted);
+        if (std::isnan(v)) CHECK(std::isnan(made[3]));
+        else if (v == -inf && name == "Swish") CHECK(std::abs(made[3]) < 1e-30f);
+        else if (std::isinf(wanted)) CHECK(made[3] == static_cast<float>(wanted));
+        else CHECK(std::abs(made[3] - wanted) <= 1e-6 * std::max(1.0, std::abs(wanted)));
+      }
+    }
+  }
+}
+
+TEST_CASE("Swish is within 1e-6 over all that it does not cut off") {
+  for (const bool blocked : {true, false}) {
+    if (!BlockRows::available(blocked)) continue;
+    const BlockRows rows(*BlockActivation::of("Swish"), blocked);
     const std::vector<float> ones(16, 1), zeros(16, 0);
-    for (const float v : x) {
+    double worst = 0;
+    for (float v = -90; v < 90; v += 0.013f) {
       std::vector<float> image(16, v), made(16);
       float* to[] = {made.data()};
-      rows.pointwise(1, image.data(), 16, 1, ones.data(), zeros.data(), to);
-      const double d = v;
-      const double wanted = name.empty()      ? d
-                            : name == "Relu"  ? (d < 0 ? 0 : d)
-                            : name == "Relu6" ? (d < 0   ? 0
-                                                 : d > 6 ? 6
-                                                         : d)
-                                              : d / (1 + std::exp(-d));
-      INFO(v << ": " << made[3] << ", not " << wanted);
-      if (std::isnan(v)) CHECK(std::isnan(made[3]));
-      else if (v == -inf && name == "Swish") CHECK(std::abs(made[3]) < 1e-30f);
-      else if (std::isinf(wanted)) CHECK(made[3] == static_cast<float>(wanted));
-      else CHECK(std::abs(made[3] - wanted) <= 1e-6 * std::max(1.0, std::abs(wanted)));
+      rows.pointwise(1, image.data(), 16, 16, 1, ones.data(), zeros.data(), to);
+      const double wanted = static_cast<double>(v) / (1 + std::exp(-static_cast<double>(v)));
+      worst = std::max(worst, std::abs(made[15] - wanted) / std::max(1.0, std::abs(wanted)));
     }
+    CHECK(worst < 1e-6);
   }
 }
 
@@ -172,9 +201,10 @@ TEST_CASE("a pair that does not fit its filters or biases is an error with the s
     return fed;
   };
   const auto fault = [&](const Shape& x, const Shape& first, const Shape& second, const Shape& bias) {
-    const Output y = f.s.op("_BlockedPointwiseDepthwise", {hidden(x), hidden(first), hidden(second), hidden(bias)},
+    const Output y = f.s.op("_PointwiseDepthwise", {hidden(x), hidden(first), hidden(second), hidden(bias)},
                             {{"strides", std::vector<int64_t>{1, 1, 1, 1}},
                              {"padding", std::string("SAME")},
+                             {"blocked", x.rank() == 5},
                              {"channels", int64_t{16}},
                              {"middle", int64_t{32}},
                              {"num_args", int64_t{1}},
@@ -190,4 +220,9 @@ TEST_CASE("a pair that does not fit its filters or biases is an error with the s
   CHECK(fault(x, {1, 1, 8, 32}, second, bias) == "pointwise filter [1,1,8,32] is not [1,1,16,32]");
   CHECK(fault(x, first, {3, 3, 16, 1}, bias).find("[3,3,16,1]") != std::string::npos);
   CHECK(fault(x, first, second, {16}) == "bias [16] for 32 channels");
+  const Shape plain{1, 3, 3, 16};
+  CHECK(fault(plain, first, second, bias) == "");
+  CHECK(fault({1, 3, 3, 8}, first, second, bias).find("[1,1,16,32]") != std::string::npos);
+  CHECK(fault(plain, {1, 1, 8, 32}, second, bias).find("[1,1,8,32]") != std::string::npos);
+  CHECK(fault(plain, first, second, {16}) == "bias [16] for 32 channels");
 }
