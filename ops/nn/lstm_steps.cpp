@@ -55,11 +55,24 @@ template <bool kPeephole, bool kGates>
     else forward_units<kPeephole, kGates>(r, row, n, more_forget, clip);
 }
 
-TROUPE_SIMD_CLONES void forward_rows(const ForwardRows& r, int64_t n, float more_forget, float clip) {
+[[gnu::always_inline]] inline void forward_rows_of(const ForwardRows& r, int64_t n, float more_forget, float clip) {
   if (r.wci && r.i) forward_rows<true, true>(r, n, more_forget, clip);
   else if (r.wci) forward_rows<true, false>(r, n, more_forget, clip);
   else if (r.i) forward_rows<false, true>(r, n, more_forget, clip);
   else forward_rows<false, false>(r, n, more_forget, clip);
+}
+
+TROUPE_SIMD_CLONES void forward_rows_by_clone(const ForwardRows& r, int64_t n, float more_forget, float clip) {
+  forward_rows_of(r, n, more_forget, clip);
+}
+
+/// The clone for AVX2 does without.
+TROUPE_AVX2_AND_FMA void forward_rows_fma(const ForwardRows& r, int64_t n, float more_forget, float clip) {
+  forward_rows_of(r, n, more_forget, clip);
+}
+
+void forward_rows(const ForwardRows& r, int64_t n, float more_forget, float clip) {
+  (has_avx2_and_fma() && !has_avx512() ? forward_rows_fma : forward_rows_by_clone)(r, n, more_forget, clip);
 }
 
 /// One row of one step. Arrays of `n` units.
