@@ -48,7 +48,11 @@ bool add_functions(const proto::GraphDef& body, proto::GraphDef& out) {
     if (same == there.end()) missing.push_back(&f);
     else if (same->SerializeAsString() != f.SerializeAsString()) return false;
   }
-  for (const proto::FunctionDef* f : missing) *out.mutable_library()->add_function() = *f;
+  for (const proto::FunctionDef* f : missing) {
+    *out.mutable_library()->add_function() = *f;
+    for (const proto::GradientDef& g : body.library().gradient())
+      if (g.function_name() == f->signature().name()) *out.mutable_library()->add_gradient() = g;
+  }
   return true;
 }
 

@@ -53,6 +53,8 @@ class Lowering {
 
   Status run() {
     for (const FunctionDef& f : def_.library().function()) functions_[f.signature().name()] = &f;
+    for (const proto::GradientDef& g : def_.library().gradient())
+      if (!g.gradient_func().empty()) gradients_[g.function_name()] = &g.gradient_func();
     if (std::ranges::none_of(def_.node(), [&](const NodeDef& node) { return is_call(node); })) {
       for (NodeDef& node : *def_.mutable_node())
         if (Status status = carry_functions(node); !status.ok()) return at(node, std::move(status.error()));
@@ -106,6 +108,30 @@ class Lowering {
     return !form_of_call(node.op()).empty() || (functions_.contains(node.op()) && !ops_.find(node.op()));
   }
 
+  /// The function that the library gives as the gradient of the one that `node`, a SymbolicGradient, names; or null.
+  const std::string* own_gradient(const NodeDef& node) const {
+    const proto::AttrValue* f = node.op() == "SymbolicGradient" ? find_attr(node, "f") : nullptr;
+    const auto at = f ? gradients_.find(f->func().name()) : gradients_.end();
+    return at == gradients_.end() ? nullptr : at->second;
+  }
+
+  /// A function with a gradient of its own that `f` calls, directly or through others; or null.
+  const FunctionDef* calls_with_own_gradient(const FunctionDef& f) const {
+    if (gradients_.empty()) return nullptr;
+    std::unordered_set<const FunctionDef*> known{&f};
+    std::vector<const FunctionDef*> waiting{&f};
+    while (!waiting.empty()) {
+      const FunctionDef& caller = *waiting.back();
+      waiting.pop_back();
+      for (const NodeDef& node : caller.node_def())
+        for (const FunctionDef* called : called_by(node)) {
+          if (gradients_.contains(called->signature().name())) return called;
+          if (known.insert(called).second) waiting.push_back(called);
+        }
+    }
+    return nullptr;
+  }
+
   // -- what the calls become, before any is put in
   // ---------------------------------------------------------------------
 
@@ -116,6 +142,10 @@ class Lowering {
       if (const auto at = functions_.find(name); at != functions_.end()) out.push_back(at->second);
     };
     if (!is_call(node)) return out;
+    if (const std::string* gradient = own_gradient(node)) {
+      add(*gradient);
+      return out;
+    }
     add(node.op());
     for (const proto::AttrEntry& attr : node.attr()) {
       if (attr.value().value_case() == proto::AttrValue::kFunc) add(attr.value().func().name());
@@ -496,6 +526,12 @@ class Lowering {
       const FunctionDef& f = *waiting.back();
       waiting.pop_back();
       *body.mutable_library()->add_function() = f;
+      if (const auto own = gradients_.find(f.signature().name()); own != gradients_.end()) {
+        proto::GradientDef& gradient = *body.mutable_library()->add_gradient();
+        gradient.set_function_name(f.signature().name());
+        gradient.set_gradient_func(*own->second);
+        name(*own->second);
+      }
       for (const NodeDef& node : f.node_def()) {
         if (!ops_.find(node.op())) {
           name(node.op());
@@ -518,6 +554,9 @@ class Lowering {
 
   Status lower_call(std::string_view attr) {
     TROUPE_ASSIGN(const FunctionDef* f, attr.empty() ? function(call_->op()) : function_of(attr));
+    return lower_call(*f);
+  }
+  Status lower_call(const FunctionDef& f) {
     std::vector<std::string> before = controls_;
     if (before.size() > 1) {  // one edge for each node, not one for each pair; no function's node has such a name
       make("_begin", "NoOp", controls_);
@@ -526,12 +565,13 @@ class Lowering {
     std::vector<std::string> pivot = before;
     if (in_loop_ && pivot.empty() && !inputs_.empty())  // what has no inputs must be in the loop too
       pivot.push_back("^" + inputs_[0].substr(0, inputs_[0].find(':')));
-    TROUPE_ASSIGN(const Results r, put_in(*f, "", inputs_, pivot, before));
+    TROUPE_ASSIGN(const Results r, put_in(f, "", inputs_, pivot, before));
     finish(r);
     return {};
   }
 
-  /// The function on Identities of the arguments, so that gradients by these have no other paths to the values.
+  /// A call of the function that the library gives as the gradient. Else the function on Identities of the arguments,
+  /// so that gradients by these have no other paths to the values.
   Status lower_gradient() {
     TROUPE_ASSIGN(const FunctionDef* f, function_of("f"));
     const auto arguments = static_cast<size_t>(f->signature().input_arg_size());
@@ -539,6 +579,16 @@ class Lowering {
     if (inputs_.size() != arguments + values || arguments == 0)
       return invalid_argument("function '{}' has {} arguments and {} values: the gradient takes as many inputs, not {}",
                               f->signature().name(), arguments, values, inputs_.size());
+    if (const std::string* own = own_gradient(*call_)) {
+      TROUPE_ASSIGN(const FunctionDef* gradient, function(*own));
+      if (gradient->signature().output_arg_size() != f->signature().input_arg_size())
+        return invalid_argument("function '{}', the gradient of '{}', gives {} values, not {}", *own,
+                                f->signature().name(), gradient->signature().output_arg_size(), arguments);
+      return lower_call(*gradient);
+    }
+    if (const FunctionDef* inner = calls_with_own_gradient(*f))
+      return make_error(Code::kUnimplemented, "function '{}' calls '{}', whose gradient is a function of its own",
+                        f->signature().name(), inner->signature().name());
     std::vector<std::string> args;
     for (size_t i = 0; i < arguments; ++i) {
       NodeDef& arg = make(fmt::format("argument_{}", i), "Identity", {inputs_[i]});
@@ -738,6 +788,7 @@ class Lowering {
   proto::GraphDef& def_;
   const OpRegistry& ops_;
   std::unordered_map<std::string_view, const FunctionDef*> functions_;
+  std::unordered_map<std::string_view, const std::string*> gradients_;  // of functions that have one of their own
   std::unordered_map<const FunctionDef*, CallSize> sizes_;  // of what one call becomes, but for the call's own name
   std::unordered_set<std::string> names_;
   // Of the call at hand:

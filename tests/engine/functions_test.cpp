@@ -228,6 +228,37 @@ TEST_CASE("SymbolicGradient is the gradient of its function alone") {
   CHECK(f.run(3, "h:1") == 0);
 }
 
+TEST_CASE("SymbolicGradient calls the gradient that the library gives a function") {
+  const std::string square = function("square", "a", node_def("aa", "Mul", "a a"), "aa:z:0");
+  const std::string own = function("own", "a by_square", node_def("sum", "AddV2", "a by_square"), "sum:z:0");
+  const std::string gradient = "gradient { function_name: 'square' gradient_func: 'own' } ";
+  const std::string g = node("g", "SymbolicGradient", "x ten", func("f", "square"));
+  const std::string ten = node("ten", "Const", "", scalar("10"));
+  {
+    Imported f;
+    REQUIRE(f.load(ten + node("y", "square", "x") + g, square + own + gradient).ok());
+    CHECK(f.run(3, "y:0") == 9);
+    CHECK(f.run(3, "g:0") == 13);  // 3 + 10, not 2 * 3 * 10
+  }
+  {
+    Imported f;  // within a loop, from the body's function: a + a
+    REQUIRE(f.load(node("most", "Const", "", scalar("10")) + node("y", "While", "x most", kLoop),
+                   doubling("SymbolicGradient", "square") + square + own + gradient)
+                .ok());
+    CHECK(f.run(3, "y:0") == 12);
+  }
+  Imported f;
+  CHECK_THAT(f.refused(ten + node("h", "SymbolicGradient", "x ten", func("f", "outer")),
+                       square + own + gradient + function("outer", "a", node_def("in", "square", "a"), "in:out:0"))
+                 .str(),
+             Contains("'outer' calls 'square', whose gradient is a function of its own"));
+  Imported wrong;
+  CHECK_THAT(wrong.refused(ten + g, square + kTwice + text(gradient, "'own'", "'twice'")).str(),
+             Contains("function 'twice' takes 1 inputs, not 2"));
+  Imported nobody;
+  CHECK_THAT(nobody.refused(ten + g, square + gradient).str(), Contains("'own' is not in the library"));
+}
+
 TEST_CASE("SymbolicGradient goes through the loops of its function, beside others") {
   Imported f;
   const std::string grown = function("grown", "a b", node_def("loop", "While", "a b", kLoop), "loop:output:0");
