@@ -95,7 +95,8 @@ class Restore {
         if (const auto partitioned = partitioned_name(name))
           parts_[{container, partitioned->first}].emplace(partitioned->second, variable.shape);
     for (const auto& [container, named] : variables.containers)
-      for (const auto& [name, variable] : named) find(container, name, variable);
+      for (const auto& [name, variable] : named)
+        if (!variable.asset) find(container, name, variable);
   }
 
   const std::vector<std::string>& misfits() const { return misfits_; }
@@ -213,7 +214,7 @@ CheckpointTarget checkpoint_target(const std::string& path) {
   return {CheckpointKind::kBundle, prefix.empty() ? path : prefix};
 }
 
-GraphVariables GraphVariables::of(const Graph& graph, std::span<const Node* const> nodes) {
+GraphVariables GraphVariables::of(const Graph& graph, std::span<const Node* const> nodes, bool saved_model) {
   GraphVariables out;
   const std::set<const Node*> needed(nodes.begin(), nodes.end());
   const std::lock_guard lock(graph.mutex());
@@ -231,14 +232,22 @@ GraphVariables GraphVariables::of(const Graph& graph, std::span<const Node* cons
     const Node& n = graph.node(id);
     if (n.op().name() != "AssignVariableOp") continue;
     const Node& handle = *without_identities(n.inputs()[0]).node;
-    auto [key, slice] = restored(n);
-    if (key.empty() || handle.op().name() != "VarHandleOp") continue;
+    if (handle.op().name() != "VarHandleOp") continue;
     auto& named = out.containers[container_of_handle(handle)];
-    if (const auto found = named.find(variable_of(handle)); found != named.end() && found->second.key.empty()) {
-      found->second.key = std::move(key);
-      found->second.slice = std::move(slice);
+    const auto found = named.find(variable_of(handle));
+    if (found == named.end()) continue;
+    Variable& variable = found->second;
+    auto [key, slice] = restored(n);
+    if (key.empty()) {
+      variable.asset |= saved_model && variable.dtype == DType::kString &&
+                        without_identities(n.inputs()[1]).node->op().name() == "Placeholder";
+    } else if (variable.key.empty()) {
+      variable.key = std::move(key);
+      variable.slice = std::move(slice);
     }
   }
+  for (auto& [container, named] : out.containers)
+    for (auto& [name, variable] : named) variable.asset &= variable.key.empty();
   return out;
 }
 
@@ -309,7 +318,7 @@ Status check_target(const GraphVariables& variables, const std::string& path) {
   std::vector<std::string> others;
   for (const auto& [container, named] : variables.containers)
     for (const auto& [name, variable] : named)
-      if (!can_hold(target.kind, variable.dtype))
+      if (!variable.asset && !can_hold(target.kind, variable.dtype))
         others.push_back(fmt::format("{} {}", in_quotes(name), to_string(variable.dtype)));
   if (!others.empty()) return invalid_argument("{} cannot hold {}", to_string(target.kind), join(others, ", "));
   const std::string last = std::filesystem::path(target.path).filename();
@@ -334,6 +343,7 @@ Status save_variables(Engine& engine, const GraphVariables& variables, const std
     TROUPE_ASSIGN(const Snapshot snapshot, engine.snapshot(container).get());
     for (const auto& [name, value] : snapshot.variables) {
       const auto variable = named.find(name);
+      if (variable != named.end() && variable->second.asset) continue;
       const bool part = target.kind == CheckpointKind::kBundle && variable != named.end() && variable->second.slice &&
                         variable->second.slice->part == value.shape();
       TensorToSave tensor{name, value.dtype(), value.shape(), {}, [value]() -> Result<Tensor> { return value; }};

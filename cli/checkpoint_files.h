@@ -36,12 +36,14 @@ struct GraphVariables {
     std::string key = {};                   // the tensor that the graph's own restore reads it from
     std::optional<TensorSlice> slice = {};  // what it is of that tensor, where that is a part
     std::string object = {};                // its name in Python
+    bool asset = false;                     // the path of a file of the model: no checkpoint has it
   };
   /// By container and name.
   std::map<std::string, std::map<std::string, Variable>> containers;
 
-  /// Needed are those among `nodes`. Takes the graph's mutex.
-  static GraphVariables of(const Graph& graph, std::span<const Node* const> nodes);
+  /// Needed are those among `nodes`. Takes the graph's mutex. Of a SavedModel the paths of assets are texts that a
+  /// placeholder gives and that no restore reads.
+  static GraphVariables of(const Graph& graph, std::span<const Node* const> nodes, bool saved_model);
 
   /// Sets `object` where the checkpoint of `model`, the folder of a SavedModel, tells it. The names of a SavedModel's
   /// variables differ from those in Python where several had one name, or one was saved several times.

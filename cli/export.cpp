@@ -112,7 +112,8 @@ Result<Snapshot> read_weights(Engine& engine, const Options& o, Source& source,
     for (const auto& [key, tensor] : signature.outputs) outputs.push_back(tensor.output);
   }
   const auto nodes = needed_nodes(source.graph(), inputs, outputs, {});
-  GraphVariables variables = GraphVariables::of(source.graph(), nodes);
+  GraphVariables variables =
+      GraphVariables::of(source.graph(), nodes, names_model(o.graph) && !o.graph.ends_with(".meta"));
   if (!o.checkpoint.empty()) {
     std::vector<std::string> notes;
     variables.name_objects(o.graph);

@@ -321,8 +321,10 @@ struct Options {
 
 Status run(Options& o) {
   const bool is_model = names_model(o.graph);
-  if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty() && o.job.signature.empty() &&
-      o.job.checkpoint_out.empty()) {
+  // A checkpoint alone is written from what the model begins with; what is said of steps asks for some.
+  const bool steps =
+      o.job.checkpoint_out.empty() || o.steps != 0 || !o.feeds.empty() || !o.out.empty() || !o.job.data.files.empty();
+  if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty() && o.job.signature.empty() && steps) {
     if (!is_model) return invalid_argument("nothing to run: give --fetch, --target or --init");
     o.job.signature = kDefaultSignature;
   }
@@ -425,7 +427,7 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   if (const auto line = tasks_not_there(needed, engine->devices());
       job.note && !line.empty() && job.engine.cluster.scatter == 0)
     job.note(line);
-  GraphVariables variables = GraphVariables::of(graph, needed);
+  GraphVariables variables = GraphVariables::of(graph, needed, model && !job.model.ends_with(".meta"));
   if (!job.checkpoint_out.empty()) TROUPE_RETURN_IF_ERROR(check_target(variables, job.checkpoint_out));
   if (!data.empty()) TROUPE_RETURN_IF_ERROR(data.begin(signature.step_feeds, job.steps));
   Steps steps(session, job, signature, data);
@@ -468,9 +470,10 @@ void add_run(CLI::App& app, Job& job) {
       .add_option("GRAPH", o->graph,
                   "A GraphDef, binary or text; a SavedModel's folder; a .meta file beside its checkpoint")
       ->required();
-  run_app.add_option("--signature", o->job.signature,
-                     "NAME: a signature of the model: its inputs are fed, its outputs fetched by their names "
-                     "[serving_default, where there is no --fetch, --target or --init]");
+  run_app.add_option(
+      "--signature", o->job.signature,
+      "NAME: a signature of the model: its inputs are fed, its outputs fetched by their names "
+      "[serving_default, where there is no --fetch, --target or --init, and not --checkpoint-out alone]");
   run_app.add_option("--tags", o->job.tags, "TAG,...: which graph of a SavedModel [the only one, or that of serve]")
       ->delimiter(',')
       ->allow_extra_args(false);

@@ -271,6 +271,37 @@ TEST_CASE("a SavedModel begins with other weights than its own") {
   CHECK(written->read("w", {})->identical(Tensor::scalar(7.f)));
 }
 
+TEST_CASE("a checkpoint of a SavedModel has no paths of its assets") {
+  const SampleModel m(replaced(sample_meta_graph(), "input: 'words' input: 'file'", "input: 'words' input: 'path'"));
+  for (const std::string name : {"w.ckpt", "w.safetensors"}) {
+    const Ended ended = run({"run", m.folder(), "--signature", "vocabulary", "--checkpoint-out", m.file(name)});
+    INFO(ended.err);
+    REQUIRE(ended.status == 0);
+    CHECK_THAT(ended.out, Contains("model/assets/words.txt"));
+    const auto written = CheckpointReader::open({}, m.file(name));
+    REQUIRE(written.ok());
+    CHECK(written->find("w").ok());
+    CHECK_FALSE(written->find("words").ok());
+  }
+  // One of before, or another variable of the name, does not become the path.
+  REQUIRE(write_bundle({}, m.file("old"), to_save({{"w", Tensor::scalar(7.f)}, {"words", Tensor::scalar(1.f)}})).ok());
+  const Ended ended = run({"run", m.folder(), "--signature", "vocabulary", "--checkpoint", m.file("old")});
+  INFO(ended.err);
+  CHECK(ended.status == 0);
+  CHECK_THAT(ended.out, Contains("model/assets/words.txt"));
+  CHECK_THAT(ended.err, Contains("no variable takes: 'words'"));
+}
+
+TEST_CASE("what is said of steps asks for those of a SavedModel, beside a checkpoint to write") {
+  const SampleModel m;
+  REQUIRE(write_npz(m.file("in.npz"), {{"x", Tensor::of<float>({1, 2})}}).ok());
+  const Ended ended = run({"run", m.folder(), "--feeds", m.file("in.npz"), "--checkpoint-out", m.file("w.ckpt")});
+  INFO(ended.err);
+  CHECK(ended.out == "y float32[2] [3, 6]\n");
+  CHECK(CheckpointReader::open({}, m.file("w.ckpt")).ok());
+  CHECK(run({"run", m.folder(), "--checkpoint-out", m.file("same.ckpt")}).out.empty());
+}
+
 TEST_CASE("weights of a SavedModel are found by what its own checkpoint calls them") {
   // Keras 3 exports each variable twice: the one that the signature reads has another name than Python's.
   const SampleModel m(replaced(sample_meta_graph(), "string_val: 'w'", "string_val: 'own/0'"));
