@@ -185,9 +185,33 @@ class Freezing {
   std::vector<const Node*> waiting_;
 };
 
+/// TensorFlow loads these ops from old graphs alone: their later forms say the same.
+void take_loadable_form(proto::NodeDef& node, proto::GraphDef& out) {
+  if (node.op() == "RandomPoisson") {
+    node.set_op("RandomPoissonV2");
+    const auto* type = find_attr(node, "dtype");
+    set_attr(node, "R").set_type(type ? type->type() : proto::DT_FLOAT);
+  }
+  if (node.op() != "TopK") return;
+  const auto* k = find_attr(node, "k");
+  proto::NodeDef& most = *out.add_node();
+  most.set_name(node.name() + "/TopK/k");
+  most.set_op("Const");
+  most.set_device(node.device());
+  set_attr(most, "dtype").set_type(proto::DT_INT32);
+  to_proto(AttrValue(Tensor::scalar(static_cast<int32_t>(k ? k->i() : 0))), set_attr(most, "value"));
+  node.set_op("TopKV2");
+  erase_attr(node, "k");
+  auto& in = *node.mutable_input();
+  const auto data = std::ranges::find_if(in, is_control) - in.begin();
+  node.add_input(most.name());
+  std::rotate(in.begin() + data, in.end() - 1, in.end());
+}
+
 }  // namespace
 
 void write_apart(proto::NodeDef& node, proto::GraphDef& out) {
+  take_loadable_form(node, out);
   erase_attr(node, "_class");
   erase_attr(node, "_output_shapes");
   bool all_named = true;

@@ -97,6 +97,39 @@ TEST_CASE("a loaded model is frozen from a snapshot of its container") {
             .identical(Tensor::of<float>({6})));
 }
 
+TEST_CASE("a frozen graph has later forms of ops that TensorFlow loads from old graphs alone") {
+  TestEngine t;
+  const Status added = from_graph_def(R"(
+node { name: 'c' op: 'Const' attr { key: 'dtype' value { type: DT_FLOAT } }
+       attr { key: 'value' value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 3 } } float_val: 1 float_val: 3
+                                            float_val: 2 } } } }
+node { name: 'after' op: 'NoOp' }
+node { name: 'y' op: 'TopK' input: 'c' input: '^after' attr { key: 'k' value { i: 2 } }
+       attr { key: 'T' value { type: DT_FLOAT } } }
+node { name: 'z' op: 'ApproxTopK' input: 'c' attr { key: 'k' value { i: 1 } } attr { key: 'T' value { type: DT_FLOAT } } }
+node { name: 'shape' op: 'Const' attr { key: 'dtype' value { type: DT_INT32 } }
+       attr { key: 'value' value { tensor { dtype: DT_INT32 tensor_shape { dim { size: 1 } } int_val: 2 } } } }
+node { name: 'p' op: 'RandomPoisson' input: 'shape' input: 'c' attr { key: 'S' value { type: DT_INT32 } }
+       attr { key: 'dtype' value { type: DT_FLOAT } } attr { key: 'seed' value { i: 3 } } }
+)",
+                                      t.graph);
+  INFO((added.ok() ? "" : added.error().str()));
+  REQUIRE(added.ok());
+  std::vector<Output> outputs;
+  for (const char* name : {"y:0", "y:1", "z:0", "p:0"}) outputs.push_back(*t.graph.output(name));
+  const auto bytes = freeze_graph(t.graph, outputs, {});
+  REQUIRE(bytes.ok());
+  proto::GraphDef def;
+  REQUIRE(def.ParseFromString(*bytes));
+  for (const proto::NodeDef& node : def.node()) {
+    CHECK(node.op() != "TopK");
+    CHECK(node.op() != "RandomPoisson");
+  }
+  TestEngine other;
+  REQUIRE(from_graph_def(*bytes, other.graph).ok());
+  for (const Output& o : outputs) CHECK(other.value({}, *other.graph.output(o.name())).identical(t.value({}, o)));
+}
+
 TEST_CASE("a frozen graph says nothing that held for the whole graph alone") {
   TestEngine t;
   const Status added = from_graph_def(R"(
