@@ -172,6 +172,17 @@ std::vector<const Node*> needed_by(const Graph& graph, const Signature& signatur
   return needed_nodes(graph, feeds, signature.fetches, signature.targets);
 }
 
+/// The tables that steps can write to, whose contents no checkpoint has, in a line; empty: there are none.
+std::string tables_not_saved(const Graph& graph) {
+  std::vector<std::string> tables;
+  const std::lock_guard lock(graph.mutex());
+  for (int id = 0; id < graph.size(); ++id)
+    if (const std::string& op = graph.node(id).op().name(); op.starts_with("Mutable") && op.ends_with("V2"))
+      tables.push_back(in_quotes(graph.node(id).name()));
+  if (tables.empty()) return {};
+  return fmt::format("the checkpoint has variables, and not what is in tables: {}", join(tables, ", "));
+}
+
 /// Which devices of a cluster nodes ask for whose tasks it has not, in a line; empty: none, or it is one process.
 std::string tasks_not_there(const std::vector<const Node*>& nodes, const std::vector<std::string>& devices) {
   std::vector<DeviceName> tasks;
@@ -428,7 +439,10 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
       job.note && !line.empty() && job.engine.cluster.scatter == 0)
     job.note(line);
   GraphVariables variables = GraphVariables::of(graph, needed, model && !job.model.ends_with(".meta"));
-  if (!job.checkpoint_out.empty()) TROUPE_RETURN_IF_ERROR(check_target(variables, job.checkpoint_out));
+  if (!job.checkpoint_out.empty()) {
+    TROUPE_RETURN_IF_ERROR(check_target(variables, job.checkpoint_out));
+    if (const auto line = tables_not_saved(graph); job.note && !line.empty()) job.note(line);
+  }
   if (!data.empty()) TROUPE_RETURN_IF_ERROR(data.begin(signature.step_feeds, job.steps));
   Steps steps(session, job, signature, data);
   TROUPE_RETURN_IF_ERROR(steps.begin());

@@ -32,6 +32,7 @@ class Exporting {
     TROUPE_RETURN_IF_ERROR(add_roots());
     for (const auto& [name, signature] : meta_.signatures) TROUPE_RETURN_IF_ERROR(check_fed(name, signature));
     gather();
+    TROUPE_RETURN_IF_ERROR(check_tables());
     TROUPE_RETURN_IF_ERROR(add_nodes(*out.mutable_graph_def()));
     if (!variables_.empty()) add_saver(out);
     for (const std::string& tag : meta_.tags) out.mutable_meta_info_def()->add_tags(tag);
@@ -101,6 +102,28 @@ class Exporting {
       for (const Output& in : n->inputs()) need(in.node);
       for (const Node* c : n->control_inputs()) need(c);
     }
+  }
+
+  /// What an output is, without the identities on its way.
+  static Output source(Output o) {
+    while (o.node->op().name() == "Identity" || o.node->op().name() == "IdentityN")
+      o = o.node->inputs()[static_cast<size_t>(o.port)];
+    return o;
+  }
+
+  /// Refuses tables that are filled from the model's own checkpoint: the one that is written has variables alone.
+  Status check_tables() const {
+    const std::lock_guard lock(graph_.mutex());
+    for (int id = 0; id < graph_.size(); ++id) {
+      const Node& n = graph_.node(id);
+      if (n.op().name() != "LookupTableImportV2" || source(n.inputs()[1]).node->op().name() != "RestoreV2") continue;
+      const Node& table = *source(n.inputs()[0]).node;
+      if (needed_.contains(table.id()))
+        return make_error(Code::kUnimplemented,
+                          "table {} has what the model's checkpoint put into it, and an export keeps variables alone",
+                          in_quotes(table.name()));
+    }
+    return {};
   }
 
   Status add_nodes(proto::GraphDef& out) {

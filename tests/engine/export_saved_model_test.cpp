@@ -8,6 +8,7 @@
 #include "io/whole_file.h"
 #include "tests/engine/fixtures.h"
 #include "tests/graph/saved_models.h"
+#include "troupe/graph_def.h"
 #include "troupe/ops.h"
 #include "troupe/optimizers.h"
 #include "troupe/saved_model.h"
@@ -181,6 +182,38 @@ TEST_CASE("a model without variables has no checkpoint, and an input may have a 
   REQUIRE(model.ok());
   CHECK(model->signatures().at("f").method == "mine");
   CHECK(model->run("f", {{"x", Tensor::scalar(3.f)}})->at("y").identical(Tensor::scalar(12.f)));
+}
+
+TEST_CASE("tables that a model's checkpoint fills are not exported empty") {
+  TestEngine t;
+  const TemporaryDirectory dir;
+  const std::string types =
+      " attr { key: 'Tin' value { type: DT_STRING } } attr { key: 'Tout' value { type: DT_INT64 } } ";
+  const auto table = [](const std::string& name) {
+    return "node { name: '" + name + "' op: 'MutableHashTableV2' attr { key: 'key_dtype' value { type: DT_STRING } }" +
+           " attr { key: 'value_dtype' value { type: DT_INT64 } } } node { name: 'size_" + name +
+           "' op: 'LookupTableSizeV2' input: '" + name + "' } ";
+  };
+  const Status added = from_graph_def(
+      table("filled") + table("other") +
+          "node { name: 'file' op: 'Placeholder' attr { key: 'dtype' value { type: DT_STRING } } } " +
+          string_constant("names", "k") + string_constant("slices", "") +
+          "node { name: 'read' op: 'RestoreV2' input: 'file' input: 'names' input: 'slices' "
+          "attr { key: 'dtypes' value { list { type: DT_STRING } } } } "
+          "node { name: 'keys' op: 'Identity' input: 'read' attr { key: 'T' value { type: DT_STRING } } } "
+          "node { name: 'values' op: 'StringToHashBucketFast' input: 'keys' attr { key: 'num_buckets' value { i: 9 } } "
+          "} "
+          "node { name: 'fill' op: 'LookupTableImportV2' input: 'filled' input: 'keys' input: 'values' " +
+          types + "} ",
+      t.graph);
+  INFO((added.ok() ? "" : added.error().str()));
+  REQUIRE(added.ok());
+  const auto write = [&](const std::string& name) {
+    return export_saved_model(dir.file("out"), t.graph, {{"f", {.outputs = {{"n", {*t.graph.output(name)}}}}}}, {});
+  };
+  check_failed(write("size_filled:0"), Code::kUnimplemented, {"'filled'", "variables alone"});
+  CHECK_FALSE(std::filesystem::exists(dir.file("out")));
+  CHECK(write("size_other:0").ok());
 }
 
 TEST_CASE("what cannot be exported is an error, and nothing is left") {

@@ -292,6 +292,21 @@ TEST_CASE("a checkpoint of a SavedModel has no paths of its assets") {
   CHECK_THAT(ended.err, Contains("no variable takes: 'words'"));
 }
 
+TEST_CASE("a checkpoint that is written without the tables of its graph says so") {
+  const Weights w;
+  w.write("table.pbtxt", R"(
+node { name: 'v' op: 'VarHandleOp' attr { key: 'dtype' value { type: DT_FLOAT } }
+       attr { key: 'shape' value { shape { dim { size: 2 } } } } }
+node { name: 'words' op: 'MutableHashTableV2' attr { key: 'key_dtype' value { type: DT_STRING } }
+       attr { key: 'value_dtype' value { type: DT_INT64 } } }
+node { name: 'size' op: 'LookupTableSizeV2' input: 'words' })");
+  w.save("v.ckpt", {{"v", Tensor::of<float>({1, 2})}});
+  const Ended ended = run({"run", w.file("table.pbtxt"), "--checkpoint", w.file("v.ckpt"), "--fetch", "size",
+                           "--checkpoint-out", w.file("out.ckpt")});
+  CHECK(ended.status == 0);
+  CHECK_THAT(ended.err, Contains("not what is in tables: 'words'"));
+}
+
 TEST_CASE("what is said of steps asks for those of a SavedModel, beside a checkpoint to write") {
   const SampleModel m;
   REQUIRE(write_npz(m.file("in.npz"), {{"x", Tensor::of<float>({1, 2})}}).ok());
