@@ -9,6 +9,7 @@
 
 #include "gpu/compute.h"
 #include "ops/parts/resource_kernel.h"
+#include "ops/random/philox.h"
 #include "ops/state/register.h"
 #include "queues/fifo_queue.h"
 #include "queues/priority_queue.h"
@@ -225,13 +226,17 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
       ops, kernels,
       OpDef("RandomShuffleQueueV2").attr("min_after_dequeue: int = 0").attr("seed: int = 0").attr("seed2: int = 0"),
       "1",
-      "A handle to a queue from which dequeues draw at random, in an order that the seeds fix; while it is open, "
+      "A handle to a queue from which dequeues draw at random, in TensorFlow's order by the seeds; while it is open, "
       "`min_after_dequeue` elements stay in it.",
       [](const KernelInit& init) {
         return queue_handle(init, [minimum = init.attr<int64_t>("min_after_dequeue"),
                                    seed = static_cast<uint64_t>(init.attr<int64_t>("seed")),
                                    seed2 = static_cast<uint64_t>(init.attr<int64_t>("seed2"))](QueueOptions o) {
-          return RandomShuffleQueue::make(std::move(o), minimum, seed, seed2);
+          return RandomShuffleQueue::make(std::move(o), minimum,
+                                          [words = Philox(seed, seed2), n = uint64_t{0}]() mutable {
+                                            const uint64_t word = n++;
+                                            return words(word / 4)[word % 4];
+                                          });
         });
       });
 

@@ -167,6 +167,16 @@ def queues(case):
     case.fetch(tf.sort(mixed, 0))
 
 
+@golden(steps=3)
+def shuffled_queue(case):
+    """The order in which a queue with seeds is drawn from."""
+    shuffling = tf1.RandomShuffleQueue(20, 0, [tf.int32], [[]], seed=3, shared_name="shuffled")
+    with tf1.control_dependencies([shuffling.enqueue_many([case.feed("x", np.int32(range(11)))])]):
+        mixed = shuffling.dequeue_many(7)
+    with tf1.control_dependencies([mixed]):
+        case.fetch(mixed, shuffling.dequeue_many(4))
+
+
 @golden()
 def closed_queue(case):
     closing = R.FIFOQueueV2(component_types=[tf.int32], shapes=[()], shared_name="closing")
