@@ -91,6 +91,9 @@ struct Ref {
   int variable = -1;  // the node that made it, where that is known
 };
 
+/// Control flow makes one reference of several at a Merge, and a loop leads back: such ways are followed this far.
+constexpr int kMostPasses = 1'000;
+
 class ReferenceRewrite {
  public:
   ReferenceRewrite(GraphDef& def, const OpRegistry& ops, std::string_view prefix)
@@ -184,6 +187,19 @@ class ReferenceRewrite {
     return {};
   }
 
+  /// The variable whose reference an update changes, also within the branches of a condition or a loop; -1: unknown.
+  int variable_of(int update) const {
+    if (refs_[update]->variable >= 0) return refs_[update]->variable;
+    int i = update;
+    for (int passes = 0; passes < kMostPasses && i >= 0; ++passes) {
+      if (kinds_[i] == ReferenceKind::kVariable) return i;
+      if (kinds_[i] != ReferenceKind::kUpdate && kinds_[i] != ReferenceKind::kPass) return -1;
+      const NodeDef& node = def_.node(i);
+      i = node.input_size() ? source(node.input(0)).first : -1;
+    }
+    return -1;
+  }
+
   // -- identities -----------------------------------------------------------------------------------------------------
   // TensorFlow's identity of a reference shares the variable's memory, so that a node that comes after an update sees
   // it even through an identity from before. Such nodes read the variable themselves.
@@ -202,7 +218,7 @@ class ReferenceRewrite {
     std::vector<int> reached(kinds_.size(), -1);  // the last update that comes before the node
     for (int update = 0; update < n; ++update) {
       if (kinds_[update] != ReferenceKind::kUpdate) continue;
-      const auto shared = identities.find(refs_[update]->variable);
+      const auto shared = identities.find(variable_of(update));
       if (shared == identities.end()) continue;
       std::vector<int> next = {update};
       while (!next.empty()) {

@@ -9,8 +9,8 @@
 //
 // TensorFlow takes the value of a reference when the node that wants it runs; so does the read that stands for it: it
 // waits for what that node waits for. The same holds of an identity of the reference (r above), but only for nodes that
-// come after an update that the identity does not come after; the others take the identity's value. Names that were
-// there still are, and their outputs are values, so that any of them may be fetched.
+// come after an update that the identity does not come after, in a branch or a loop too; the others take the identity's
+// value. Names that were there still are, and their outputs are values, so that any of them may be fetched.
 #pragma once
 #include <string>
 #include <string_view>

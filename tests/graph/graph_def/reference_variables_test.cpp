@@ -135,6 +135,27 @@ TEST_CASE("after an update, a node sees it through an identity from before") {
   CHECK(f.node("c/update") == "AssignAddVariableOp v/handle:0, c/update/read:0 | b/update");
 }
 
+TEST_CASE("after a condition or a loop with an update in it, a node sees that through an identity from before") {
+  LoadFixture f;
+  const std::string type = " | T" + kFloat;
+  f.must_load({"v VariableV2" + kVariable, "x Placeholder | dtype" + kFloat, "p Placeholder | dtype=type:DT_BOOL",
+               "r Identity v" + type, "s RefSwitch v p" + type, "sx Switch x p" + type, "a AssignAdd s:1 sx:1" + type,
+               "t Identity sx" + type, "m Merge a t" + type + " N=i:2", "before Neg r" + type,
+               "after Neg r ^m" + type});
+  CHECK(f.node("before") == "Neg r:0 | ");
+  CHECK(f.node("after/read") == "ReadVariableOp v/handle:0 | m");
+  LoadFixture l;
+  const std::string frame = " frame_name=s:'l'";
+  l.must_load({"v VariableV2" + kVariable, "x Placeholder | dtype" + kFloat, "r Identity v" + type,
+               "one Const | dtype" + kFloat + " value=tensor:{dtype:DT_FLOAT,tensor_shape:{},float_val:1}",
+               "e RefEnter v" + type + frame + " is_constant=b:true", "i Enter one" + type + frame,
+               "m Merge i n" + type + " N=i:2", "less Less m m" + type, "c LoopCond less", "s Switch m c" + type,
+               "a AssignAdd e s:1" + type, "b Identity s:1 ^a" + type, "n NextIteration b" + type, "out Exit s" + type,
+               "after Neg r ^out" + type});
+  CHECK(l.node("after/read") == "ReadVariableOp v/handle:0 | out");
+  CHECK(l.node("r") == "ReadVariableOp v/handle:0 | ");
+}
+
 TEST_CASE("optimizers, scatters and questions take handles") {
   LoadFixture f;
   f.must_load({"v VariableV2" + kVariable, "m VariableV2" + kVariable, "x Placeholder | dtype" + kFloat,
