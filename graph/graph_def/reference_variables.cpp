@@ -227,18 +227,44 @@ class ReferenceRewrite {
         for (const int c : consumers[i])
           if (std::exchange(reached[c], update) != update) next.push_back(c);
       }
-      for (const int identity : shared->second)
-        if (reached[identity] != update)
-          for (const int c : consumers[identity])
-            if (reached[c] == update && c != update) late_[{c, identity}] = shared->first;
+      const auto is_reached = [&](const std::string& input) {
+        const int from = source(is_control(input) ? input.substr(1) : input).first;
+        return from >= 0 && reached[from] == update;
+      };
+      for (const int identity : shared->second) {
+        if (reached[identity] == update) continue;
+        for (const int c : consumers[identity]) {
+          if (reached[c] == update && c != update) late_[{c, identity}] = shared->first;
+          if (reached[c] == update || def_.node(c).op() != "Enter") continue;
+          // Within the loop of the update, after whatever of the iteration the reader waits for.
+          for (const int reader : consumers[c])
+            if (reached[reader] == update && std::ranges::any_of(def_.node(reader).input(), is_reached))
+              late_[{reader, c}] = shared->first;
+        }
+      }
     }
   }
 
+  /// The handle of a variable in the loop that `enter` brings its value into.
+  const std::string& handle_in_loop(int enter, const Ref& r) {
+    std::string& name = in_loops_[enter];
+    if (!name.empty()) return name;
+    NodeDef& node = added_.emplace_back(def_.node(enter));
+    node.set_name(name = new_name(node.name() + "/handle"));
+    node.set_input(0, r.handle);
+    set_attr(node, "T").set_type(proto::DT_RESOURCE);
+    return name;
+  }
+
   /// What input `input` of node i is to be read from, none where it is a value to be taken as it is.
-  std::optional<Ref> wanted_ref(int i, const std::string& input) const {
+  std::optional<Ref> wanted_ref(int i, const std::string& input) {
     if (is_control(input)) return {};
-    if (const auto late = late_.find({i, source(input).first}); late != late_.end()) return refs_[late->second];
-    return ref(input);
+    const int from = source(input).first;
+    const auto late = late_.find({i, from});
+    if (late == late_.end()) return ref(input);
+    Ref r = *refs_[late->second];
+    if (def_.node(from).op() == "Enter") r.handle = handle_in_loop(from, r);
+    return r;
   }
 
   // -- nodes ----------------------------------------------------------------------------------------------------------
@@ -383,8 +409,10 @@ class ReferenceRewrite {
   std::vector<ReferenceKind> kinds_;
   std::vector<std::string> beside_;  // the handle of a variable, the update of an update
   std::vector<std::optional<Ref>> refs_;
-  std::map<std::pair<int, int>, int> late_;  // node and identity that it does not take the value of: the variable
-  std::set<int> reshaped_;                   // variables that an Assign without validate_shape may give another shape
+  // Node and identity, or Enter of one, that it does not take the value of: the variable.
+  std::map<std::pair<int, int>, int> late_;
+  std::map<int, std::string> in_loops_;  // by Enter: the handle that goes the same way
+  std::set<int> reshaped_;               // variables that an Assign without validate_shape may give another shape
   std::vector<NodeDef> added_;
 };
 

@@ -156,6 +156,22 @@ TEST_CASE("after a condition or a loop with an update in it, a node sees that th
   CHECK(l.node("r") == "ReadVariableOp v/handle:0 | ");
 }
 
+TEST_CASE("in a loop with an update, a node sees that through an identity from outside") {
+  LoadFixture f;
+  const std::string type = " | T" + kFloat, frame = " frame_name=s:'l'";
+  f.must_load({"v VariableV2" + kVariable, "r Identity v" + type,
+               "one Const | dtype" + kFloat + " value=tensor:{dtype:DT_FLOAT,tensor_shape:{},float_val:1}",
+               "e RefEnter v" + type + frame + " is_constant=b:true",
+               "re Enter r" + type + frame + " is_constant=b:true", "i Enter one" + type + frame,
+               "m Merge i n" + type + " N=i:2", "less Less m m" + type, "c LoopCond less", "s Switch m c" + type,
+               "y Mul re s:1" + type, "outside Neg r" + type, "a Assign e y" + type, "b Identity s:1 ^a" + type,
+               "n NextIteration b" + type, "out Exit s" + type});
+  CHECK(f.node("y") == "Mul y/read:0, s:1 | ");
+  CHECK(f.node("y/read") == "ReadVariableOp re/handle:0 | s");
+  CHECK(f.node("re/handle") == "Enter v/handle:0 | ");
+  CHECK(f.node("outside") == "Neg r:0 | ");
+}
+
 TEST_CASE("optimizers, scatters and questions take handles") {
   LoadFixture f;
   f.must_load({"v VariableV2" + kVariable, "m VariableV2" + kVariable, "x Placeholder | dtype" + kFloat,
