@@ -53,6 +53,11 @@ void DeviceActor::on_exit() {
 }
 
 void DeviceActor::run() {
+  if (!mailbox().empty() && executor_.may_wait(++passed_)) {  // a message behind this one runs it
+    if (!std::exchange(will_go_on_, true)) send(this, GoOn{});
+    return;
+  }
+  passed_ = 0;
   const Lender* const lender = Lender::of(context());
   const EngineThread mark(directory_.get(), lender != nullptr);
   const bool hurries = lender && lender->time() == Lender::Time::kBrief;

@@ -48,6 +48,7 @@ class DeviceActor : public caf::event_based_actor, private Outbox {
   Executor executor_;
   ResourceRequests requests_;
   bool will_go_on_ = false;
+  size_t passed_ = 0;  // messages since the executor ran
 };
 
 }  // namespace troupe

@@ -192,16 +192,24 @@ bool Executor::run(int64_t quantum_ns, Turn turn) {
   };
   for (size_t i = 0; i < active_.size();)
     if (!finish_if_done(*active_[i])) ++i;
+  const bool many = active_.size() > kMostActive;
+  // A turn fires nodes for as long as it takes to begin and end it, or each node would cost a look at all steps.
+  const int64_t least = many && turn == Turn::kOwn ? kLookNs * static_cast<int64_t>(active_.size()) : 0;
+  quantum_ns = std::max(quantum_ns, least);
+  if (many) gather(turn);
   StepState* s = nullptr;
-  while (!work_ && now - begin <= quantum_ns && fired < kMostFired && (s = next_step(turn))) {
+  while (!work_ && now - begin <= quantum_ns && fired < kMostFired &&
+         (s = many ? next_choice(s, turn) : next_step(turn))) {
     const bool heavy = s->ready.empty();
     now = run_step(*s, now, begin + quantum_ns, fired, turn);
     if (s->stopped || s->left == 0) count();  // it may end here, and its caller may ask
-    finish_if_done(*s);
-    if (heavy && outbox_.messages_wait()) break;
+    if (finish_if_done(*s)) s = nullptr;
+    if (heavy && now - begin >= least && outbox_.messages_wait()) break;
   }
   flush();
-  const bool more = !work_ && next_step() != nullptr;
+  const bool more = !work_ && std::ranges::any_of(active_, [](const auto& a) {
+    return !a->stopped && !a->held && (!a->ready.empty() || !a->heavy.empty());
+  });
   if (more) ++turn_;
 
   now = outbox_.now_ns();
@@ -244,6 +252,39 @@ StepState* Executor::next_step(Turn turn) {
       priority = own;
     }
   }
+  return first;
+}
+
+void Executor::gather(Turn turn) {
+  choices_.cheap.clear();
+  choices_.next = 0;
+  choices_.heavy.clear();
+  for (size_t i = 0; i < active_.size(); ++i)
+    if (StepState& s = *active_[(turn_ + i) % active_.size()]; !s.stopped && !s.held && !s.ready.empty())
+      choices_.cheap.push_back(&s);
+    else (void)gather_heavy(s, turn);
+  std::make_heap(choices_.heavy.begin(), choices_.heavy.end());
+}
+
+bool Executor::gather_heavy(StepState& s, Turn turn) {
+  if (s.stopped || s.held || s.heavy.empty() || !s.ready.empty() || !may_fire(s, turn)) return false;
+  const auto& priorities = s.plan->priorities;
+  choices_.heavy.push_back({priorities.empty() ? 0 : priorities[s.heavy.front().node], s.call->id, &s});
+  return true;
+}
+
+StepState* Executor::next_choice(StepState* last, Turn turn) {
+  const auto goes_on = [&](const StepState& s) {
+    return !s.stopped && !s.held && !s.ready.empty() && may_fire(s, turn);
+  };
+  if (last && goes_on(*last)) return last;
+  if (last && gather_heavy(*last, turn)) std::push_heap(choices_.heavy.begin(), choices_.heavy.end());
+  while (choices_.next < choices_.cheap.size())
+    if (StepState* const s = choices_.cheap[choices_.next++]; goes_on(*s)) return s;
+  if (choices_.heavy.empty()) return nullptr;
+  std::pop_heap(choices_.heavy.begin(), choices_.heavy.end());
+  StepState* const first = choices_.heavy.back().state;
+  choices_.heavy.pop_back();
   return first;
 }
 

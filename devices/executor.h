@@ -77,12 +77,17 @@ class Executor {
   /// Fires what is ready for at most about `quantum_ns`; true when something is left to fire.
   bool run(int64_t quantum_ns, Turn turn = Turn::kOwn);
   bool idle() const { return active_.empty() && parked_.empty(); }
+  /// Whether `messages` that have come since the last run() are too few for one more: with many steps at hand a run()
+  /// looks at all of them, and so is for several messages.
+  bool may_wait(size_t messages) const { return messages < active_.size() / kMostActive; }
 
  private:
   /// Nodes fired in one run() at most: on a simulated device the clock stands still.
   static constexpr int64_t kMostFired = 1 << 20;
   /// Steps kept in active_ at most, beside those that can go on.
   static constexpr size_t kMostActive = 64;
+  /// What a run() takes for each active step beside firing nodes.
+  static constexpr int64_t kLookNs = 400;
 
   /// Of a step under way here, which is active then; nullptr: there is none.
   StepState* find(int64_t step);
@@ -107,6 +112,27 @@ class Executor {
   static Ready pop_heavy(StepState& s);
   /// The step to go on with: one with cheap nodes, in turn, else that of the heavy node to run first; nullptr: none.
   StepState* next_step(Turn turn = Turn::kOwn);
+  /// Of many active steps, what next_step() of one run() finds without looking at all again: within a run() nothing
+  /// changes but the step that goes on.
+  struct Choices {
+    std::vector<StepState*> cheap;  // steps with cheap nodes, in turn
+    size_t next = 0;                // of them
+    /// Steps that may run a heavy node now: a heap, the one to go on with first.
+    struct Heavy {
+      int priority;
+      int64_t step;
+      StepState* state;
+      bool operator<(const Heavy& other) const {
+        return priority != other.priority ? priority < other.priority : step > other.step;
+      }
+    };
+    std::vector<Heavy> heavy;
+  };
+  void gather(Turn turn);
+  /// Whether `s` is one that goes on with a heavy node; takes it in then, at the end of the heap.
+  bool gather_heavy(StepState& s, Turn turn);
+  /// The same as next_step(); `last`: what it gave before, unless that has ended.
+  StepState* next_choice(StepState* last, Turn turn);
   /// Whether the next node of `s`, which has one, may be fired in such a turn.
   bool may_fire(const StepState& s, Turn turn) const;
   /// Fires the cheap nodes of `s` until `until_ns`, or else one heavy node. Returns the time.
@@ -209,6 +235,7 @@ class Executor {
     int64_t begin_ns;
   };
   std::optional<Work> work_;
+  Choices choices_;       // of a run() with many active steps
   size_t turn_ = 0;       // index into active_ of the step whose cheap nodes come first
   int64_t refusals_ = 0;  // of the device's allocator that an error has told of
   bool uses_gathered_ = false;

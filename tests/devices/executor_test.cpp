@@ -106,6 +106,26 @@ TEST_CASE("a message that waits is heard after the next expensive node") {
   CHECK((*s.results[0])[0].identical(Tensor::scalar(-5)));
 }
 
+TEST_CASE("of very many steps a turn fires several expensive nodes, those of the oldest step first") {
+  Stage s;
+  const Output x = s.placeholder();
+  const Output c = s.scope.op("Neg", {s.scope.op("Neg", {s.scope.op("Neg", {x})})});
+  constexpr int kSteps = 500;
+  for (int n = 0; n < kSteps; ++n) {
+    const StepRef step = s.step({x}, {Tensor::scalar(n)}, {c});
+    const PartitionPlan& plan = step->plan->partitions[0];
+    for (uint32_t i = 0; i < plan.size(); ++i) plan.cost_ns[i] = 1'000'000;
+    s.executors[0]->start(step);
+  }
+  s.outbox[0].waiting = true;
+  int turns = 1;
+  while (s.executors[0]->run(1'000'000'000)) ++turns;
+  CHECK(turns < kSteps);  // each looks at all steps, and there are 3 nodes a step
+  REQUIRE(s.results.size() == kSteps);
+  for (int n = 0; n < kSteps; ++n) CHECK((*s.results[static_cast<size_t>(n)])[0].identical(Tensor::scalar(-n)));
+  CHECK(s.executors[0]->idle());
+}
+
 TEST_CASE("a lent thread fires what is known to be cheap, and leaves the rest") {
   Stage s;
   const Output x = s.placeholder();
