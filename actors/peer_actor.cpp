@@ -435,9 +435,7 @@ void PeerActor::tick() {
   check_speed(now);
   if (gone_) return;
   switch (heartbeat_.tick(now)) {
-    case net::Heartbeat::Verdict::kLost:
-      return lost(
-          make_error(Code::kUnavailable, "nothing came from it for {} ms", heartbeat_.silence(now) / 1'000'000));
+    case net::Heartbeat::Verdict::kLost: return lost_by_silence(heartbeat_.silence(now) / 1'000'000);
     case net::Heartbeat::Verdict::kPing:
       if (auto ping = net::make_frame(net::Ping{now}); ping.ok()) c_.streams[0]->send_now(std::move(*ping));
       break;
@@ -465,12 +463,18 @@ void PeerActor::wake_at(int64_t at) {
   delayed_send(this, std::chrono::nanoseconds(std::max<int64_t>(at - steady_ns(), 0)), PeerTick{at});
 }
 
-void PeerActor::lost(Error why) {
+void PeerActor::lost_by_silence(int64_t ms) {
+  lost(make_error(Code::kUnavailable, "nothing came from it for {} ms", ms),
+       fmt::format("nothing came from {} for {} ms", task_name(c_.task), ms));
+}
+
+void PeerActor::lost(Error why, std::string told) {
   if (std::exchange(gone_, true)) return;
+  if (told.empty()) told = why.message;
   // What was under way is given up here, so the peer must not go on from there if it is alive.
   const auto lane =
       std::ranges::find_if(c_.streams, &PeerStream::connected, [](const auto& s) -> PeerStream& { return *s; });
-  if (auto bye = net::make_frame(net::Bye{why.message}); bye.ok() && !left_ && lane != c_.streams.end())
+  if (auto bye = net::make_frame(net::Bye{std::move(told)}); bye.ok() && !left_ && lane != c_.streams.end())
     (*lane)->send_now(std::move(*bye));
   std::set<StepOfClient> cut_off;
   for (const auto& stream : c_.streams)

@@ -147,7 +147,9 @@ class PeerActor : public caf::event_based_actor {
   void redial(int64_t now);
   /// Takes an end of this peer's: at once, or when the thread need not be given back soon.
   void fault(Error why);
-  void lost(Error why);
+  /// `told`: the reason as the peer is told it, where it is another's words.
+  void lost(Error why, std::string told = {});
+  void lost_by_silence(int64_t ms);
   /// Has tick() called at that time at the latest.
   void wake_at(int64_t at_ns);
   void wake();

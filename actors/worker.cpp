@@ -265,7 +265,9 @@ void Worker::ended(uint64_t client, int64_t number, Result<std::vector<Tensor>> 
     if (c->second.gone && c->second.steps.empty()) visit = let_go(c, gone);
   }
   answer(step, std::move(result));
-  if (visit != 0 && host_.datasets) host_.datasets->went(visit);
+  step = {};
+  gone = {};
+  if (visit != 0) went(visit);
 }
 
 uint64_t Worker::let_go(std::map<uint64_t, Client>::iterator at, Client& out) {
@@ -516,7 +518,16 @@ void Worker::drop_client(uint64_t client, const Error& why) {
     if (c->second.steps.empty()) visit = let_go(c, gone);
     if (closed_) return;
   }
-  if (visit != 0 && host_.datasets) host_.datasets->went(visit);
+  programs.clear();
+  early.clear();
+  gone = {};
+  if (visit != 0) went(visit);
+}
+
+void Worker::went(uint64_t visit) const {
+  if (host_.datasets) host_.datasets->went(visit);
+  // The next one may be long in coming, and others may want the memory.
+  for (const DeviceInfo& d : host_.devices) d.allocator->trim();
 }
 
 void Worker::lost_task(const std::string& task, const Error& why) {

@@ -130,6 +130,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   /// Under mutex_: the client that has gone has no step any more. Returns its visit; what was kept for it goes to
   /// `out`.
   uint64_t let_go(std::map<uint64_t, Client>::iterator at, Client& out);
+  /// What a client that has gone had is let go of; `visit` is what let_go() returned.
+  void went(uint64_t visit) const;
   /// Under mutex_: drops what came from other tasks for clients after they had gone. One client is served at a time.
   void forget_strays(std::vector<Client>& out);
   static Status check(const EdgeReceiver* receiver, const EdgeValue& value);

@@ -176,3 +176,17 @@ TEST_CASE("what comes for a client after it has gone is dropped when the next on
   t.worker().received({kClient, 1, 3, Tensor::scalar<int32_t>(7)});
   check_seven(std::move(step));
 }
+
+TEST_CASE("the memory that a client's steps took is given back when it has gone") {
+  Left t;
+  t.end_old_step();
+  t.add(kNext, 1, [](const Scope& scope) {
+    const Scope far = scope.device("/cpu:1");
+    return far.op("Fill", {far.constant(Tensor::of<int32_t>({1 << 20})), far.constant(7)});
+  });
+  REQUIRE(t.run(kNext, 1, 0).get().ok());
+  const Allocator& memory = *t.impl->devices[1].allocator;
+  CHECK(memory.stats().cached >= 4 << 20);
+  t.worker().drop_client(kNext, make_error(Code::kUnavailable, "the client has gone"));
+  CHECK(memory.stats().cached == 0);
+}
