@@ -21,9 +21,10 @@ std::string temporary_name(std::string_view name, int64_t step, int64_t run) {
 }
 
 Error Container::disagreement(const ResourceHandle& handle, const Variable& variable) const {
-  return invalid_argument("variable '{}' is {}{} in container '{}', the handle says {}{}", handle.name,
-                          to_string(variable.dtype), variable.shape.str(), name_, to_string(handle.dtype),
-                          handle.shape.str());
+  return invalid_argument(
+      "variable '{}' is {}{} in container '{}', the handle says {}{}; Engine::reset_container drops what another model "
+      "has left",
+      handle.name, to_string(variable.dtype), variable.shape.str(), name_, to_string(handle.dtype), handle.shape.str());
 }
 
 Error Container::uninitialized(const ResourceHandle& handle) const {

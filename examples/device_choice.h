@@ -99,6 +99,7 @@ inline troupe::Result<ChosenDevices> choose_devices(const std::string& kind, int
   chosen.gpus = kind == "gpu";
   TROUPE_ASSIGN(chosen.engine,
                 chosen.gpus ? engine_with_gpus(options, count) : troupe::Engine::create(std::move(options)));
+  cluster.forget_former_client(*chosen.engine);
   chosen.simulated = kind == "sim";
   chosen.of_workers = kind == "workers";
   const auto workers = devices_of_workers(*chosen.engine);

@@ -33,6 +33,7 @@ struct Loop {
 
 static Status run(int steps, const programs::ClusterFlags& cluster) {
   TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine()));
+  cluster.forget_former_client(*engine);
   Graph graph(engine->ops());
   const Scope s(graph);
   nn::Variables variables;

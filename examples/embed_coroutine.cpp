@@ -92,6 +92,7 @@ static Job watch(Session& session, Output loss, const std::atomic<bool>& ended, 
 
 static Status run(int steps, const programs::ClusterFlags& cluster) {
   TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine()));
+  cluster.forget_former_client(*engine);
   Graph graph(engine->ops());
   const Scope s(graph);
   nn::Variables variables;

@@ -74,6 +74,7 @@ Result<Figures> train(const Options& o, const ImageData& images, int backups) {
   }
   TROUPE_ASSIGN(auto engine,
                 o.devices == "gpu" ? engine_with_gpus(engine_options, o.replicas) : Engine::create(engine_options));
+  o.cluster.forget_former_client(*engine);
   const auto now = [&] {
     const auto real = std::chrono::steady_clock::now().time_since_epoch();
     return simulated ? std::chrono::nanoseconds(engine->sim_now_ns()) : std::chrono::nanoseconds(real);

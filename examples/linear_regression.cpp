@@ -23,6 +23,7 @@ static Status run(int steps, float rate, const programs::ClusterFlags& cluster) 
   }
 
   TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine()));
+  cluster.forget_former_client(*engine);
   Graph graph(engine->ops());
   const Scope s(graph);
   nn::Variables variables;

@@ -30,6 +30,7 @@ static void measure(const DatasetQueue& queue, unsigned seed, int points) {
 
 static Status run(int points, const programs::ClusterFlags& cluster) {
   TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine()));
+  cluster.forget_former_client(*engine);
   TROUPE_ASSIGN(const DatasetQueue queue, DatasetQueue::create({DType::kFloat32, DType::kFloat32}, {{2}, {1}}));
   const auto line = [](const Scope& s, nn::Variables& variables, const std::vector<Output>& batch, bool) {
     const Output found = nn::dense(s, variables, batch[0], 1, "line");

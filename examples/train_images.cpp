@@ -178,6 +178,7 @@ Status run(const Options& options) {
   TROUPE_RETURN_IF_ERROR(check_devices(options.devices, options.cluster));
   const EngineOptions with = options.cluster.engine({.cpu_threads = std::vector<int>(own, 1)});
   TROUPE_ASSIGN(auto engine, on_gpus ? engine_with_gpus(with, options.replicas) : Engine::create(with));
+  options.cluster.forget_former_client(*engine);
   const std::string input_device = engine->devices()[own - 1];  // GPUs and a cluster's come behind
   const std::vector<std::string> there = on_gpus    ? gpus_of(*engine)
                                          : own == 1 ? devices_of_workers(*engine)

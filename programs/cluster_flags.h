@@ -38,6 +38,11 @@ class ClusterFlags {
   const troupe::ClusterOptions& options() const { return options_; }
   /// The same engine, of the cluster where there is one.
   troupe::EngineOptions engine(troupe::EngineOptions engine = {}) const;
+  /// Drops what a client before, perhaps with another model, has left in the default container of the cluster's tasks.
+  /// For programs whose variables begin anew, before they make any.
+  void forget_former_client(troupe::Engine& engine) const {
+    if (given()) engine.reset_container("");
+  }
 
  private:
   void add_cluster_to(CLI::App& app, const std::string& otherwise);

@@ -76,8 +76,9 @@ Status Trainer::Impl::build(const ModelFn& model, const Dataset& batches, std::s
   // Last, so that a trainer that cannot be made leaves nothing on the engine.
   TROUPE_RETURN_IF_ERROR(engine_.add_dataset(options_.name, batches));
   claimed_ = true;
-  // Tasks may have queues of a client's that is dead, with its batches.
+  // Tasks may have queues of a client's that is dead, with its batches, and the copies of its replicas.
   engine_.reset_container(trainer_container(options_.name));
+  for (const auto& copy : towers_.copies) engine_.reset_container(copy->container());
   batches_ = batches;
   watch_tasks();
   return {};

@@ -489,5 +489,16 @@ TEST_CASE("options that do not fit the mode are errors") {
   CHECK_THAT(made.error().message, Catch::Contains("differ"));
 }
 
+TEST_CASE("what the replicas of a dead client left does not keep a trainer from its variables") {
+  auto engine = engine_of(3);
+  // Of two replicas, whose shares were larger.
+  const Snapshot left{{{"train/shard_0", Tensor::of<float>({1, 2, 3})}}};
+  REQUIRE(engine->restore(left, "train/replica_1").ok());
+  auto trainer = trainer_of(*engine, ring(*engine, true), circle(512, 16), two_layers);
+  const Status begun = trainer->initialise();
+  INFO((begun.ok() ? std::string() : begun.error().str()));
+  CHECK(begun.ok());
+}
+
 }  // namespace
 }  // namespace troupe::nn
