@@ -195,7 +195,10 @@ void Trainer::Impl::replica_done(int i, RunResult& result, Launches& launches) {
     reports_.push_back(report);
   }
   if (!std::isfinite(report.loss)) {
-    Error error = invalid_argument("the loss of replica {} is {} at step {}", i, report.loss, report.step);
+    const bool of_all = options_.mode == ReplicaMode::kSync && options_.devices.size() > 1;
+    Error error = invalid_argument("the loss{} is {} at step {}",
+                                   of_all ? ", a mean of all replicas'," : fmt::format(" of replica {}", i),
+                                   report.loss, report.step);
     error.step = report.step;
     fail(error);
   }

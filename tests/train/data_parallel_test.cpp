@@ -500,5 +500,21 @@ TEST_CASE("what the replicas of a dead client left does not keep a trainer from 
   CHECK(begun.ok());
 }
 
+TEST_CASE("a loss that is not a number is told as what it is: of a replica, or of all") {
+  const auto broken = [](const Scope& s, Variables& v, const std::vector<Output>& batch, bool training) {
+    ModelOutputs m = two_layers(s, v, batch, training);
+    m.loss = s.op("Mul", {m.loss, s.constant(std::numeric_limits<float>::quiet_NaN())});
+    return m;
+  };
+  auto engine = engine_of(3);
+  const auto said = [&](const TrainerOptions& options) {
+    const auto ended = trainer_of(*engine, options, circle(512, 16), broken)->run(5);
+    REQUIRE_FALSE(ended.ok());
+    return ended.error().message;
+  };
+  CHECK_THAT(said(ring(*engine)), Catch::Contains("the loss, a mean of all replicas', is nan at step"));
+  CHECK_THAT(said(local(*engine, 4)), Catch::Contains("the loss of replica "));
+}
+
 }  // namespace
 }  // namespace troupe::nn
