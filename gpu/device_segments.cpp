@@ -29,6 +29,8 @@ DeviceSegments::DeviceSegments(std::shared_ptr<Runtime> runtime, std::shared_ptr
       most_(options_.limit > 0 ? options_.limit : runtime_->cards()[options_.card].memory),
       events_(*runtime_, options_.card) {
   for (AllocatorStats* stats : {&stats_[kStream], &stats_[kTransfers], &all_}) stats->limit = options_.limit;
+  // Else what was freed last would keep all that is free around it from transfers.
+  for (const int pool : {kLarge, kSmall}) blocks_.keep_apart(pool + kTransfers);
 }
 
 Status DeviceSegments::reserve() {
@@ -83,9 +85,9 @@ void DeviceSegments::deallocate(Owner owner, void* memory, size_t bytes) noexcep
   AddressBlock* block = blocks_.find(memory);
   TROUPE_CHECK(block && block->bytes == block_bytes(bytes) && block->pool % 2 == owner);
   count(owner, -static_cast<int64_t>(block->bytes));
-  block = blocks_.give_back(block, next_mark_);
+  blocks_.give_back(block, next_mark_);
   unmarked_ = true;
-  if (block->slab && block->bytes == kSlab) blocks_.move(block, block->at, kSlab, kLarge + owner, block->mark);
+  free_slabs(owner);
   if (owner == kTransfers) mark();
   if (marks_.size() > kMostMarks) collect();
 }
@@ -96,9 +98,17 @@ DeviceSegments::Place DeviceSegments::fit(Owner owner, int pool, size_t bytes) {
     return Place{block, block ? block->at : nullptr};
   };
   const Place place = find(owner == kStream || lost_);
-  if (place.block || owner == kStream || !find(true).block) return place;
-  collect();  // there is some, but not known to be idle
+  if (place.block || owner == kStream || marks_.empty()) return place;
+  collect();  // there may be some that is not known to be idle
   return find(lost_);
+}
+
+void DeviceSegments::free_slabs(Owner owner) {
+  const AddressBlocks::Free& small = blocks_.free(kSmall + owner);
+  while (!small.empty() && (*small.rbegin())->bytes == kSlab) {
+    AddressBlock* const block = *small.rbegin();
+    blocks_.move(block, block->at, kSlab, kLarge + owner, block->mark);
+  }
 }
 
 DeviceSegments::Place DeviceSegments::find_small(Owner owner, size_t bytes) {
@@ -125,7 +135,7 @@ DeviceSegments::Place DeviceSegments::grow(Owner owner, size_t bytes) {
   const auto free_before = [&](const AddressBlock* hole) -> size_t {
     const AddressBlock* const before = hole->before;
     const bool serves =
-        before && !before->used && before->pool == kLarge + owner && (owner == kStream || idle(*before));
+        before && !before->used && before->pool == kLarge + owner && (owner == kStream || before->mark <= passed_);
     return serves ? before->bytes : 0;
   };
   AddressBlock* best = nullptr;
@@ -217,14 +227,18 @@ void DeviceSegments::mark() {
 }
 
 void DeviceSegments::collect() {
+  const uint64_t before = passed_;
   while (!marks_.empty() && !lost_) {
     const auto done = marks_.front().event->done();
     if (!done.ok()) lost_ = done.error().code == Code::kUnavailable;
-    if (!done.ok() || !*done) return;
+    if (!done.ok() || !*done) break;
     passed_ = marks_.front().number;
     events_.give_back(std::move(marks_.front().event));
     marks_.pop_front();
   }
+  if (passed_ == before) return;
+  blocks_.settle(passed_);
+  free_slabs(kTransfers);
 }
 
 AllocatorStats DeviceSegments::stats(Owner owner) const {

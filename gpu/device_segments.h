@@ -6,7 +6,8 @@
 // Invariants:
 //  1. Each byte of the range is in one block: a hole without memory, free in a pool of one allocator, or used.
 //  2. What one call of Runtime::map() mapped is in pieces_; holes are what is in no piece.
-//  3. A free block with mark m is idle when passed_ >= m: marks_ says when the compute stream passes which.
+//  3. A free block with mark m is idle when passed_ >= m: marks_ says when the compute stream passes which. Of what
+//     transfers freed, blocks of different marks are one only when they are idle.
 #pragma once
 #include <deque>
 #include <map>
@@ -52,6 +53,8 @@ class DeviceSegments {
   Place take_over(Owner owner, size_t bytes);
   bool idle(const AddressBlock& block) const { return lost_ || block.mark <= passed_; }
   void give_back_idle();
+  /// Slabs that are wholly free serve for large blocks too.
+  void free_slabs(Owner owner);
   /// Puts a mark behind all that was freed so far.
   void mark();
   /// Sees which marks are passed.

@@ -3,6 +3,7 @@
 #include "tensor/address_blocks.h"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 
 #include "base/check.h"
@@ -103,10 +104,31 @@ void AddressBlocks::join(AddressBlock* block, AddressBlock* after) {
   delete after;
 }
 
+bool AddressBlocks::fit_together(const AddressBlock* block, const AddressBlock* other) const {
+  if (!other || other->used || other->pool != block->pool || other->slab != block->slab) return false;
+  return !free_[block->pool].apart || block->mark == other->mark || std::max(block->mark, other->mark) <= settled_;
+}
+
+void AddressBlocks::settle(uint64_t mark) {
+  settled_ = mark;
+  for (Pool& pool : free_) {
+    if (!pool.apart) continue;
+    std::vector<AddressBlock*> blocks;
+    for (AddressBlock* const block : pool.blocks)
+      if (block->mark <= mark && fit_together(block, block->after)) blocks.push_back(block);
+    // From the last one on, so that none of them is joined to another before its turn.
+    std::ranges::sort(blocks, std::greater<>(), &AddressBlock::at);
+    for (AddressBlock* const block : blocks) {
+      erase(block->after);
+      erase(block);
+      join(block, block->after);
+      insert(block);
+    }
+  }
+}
+
 AddressBlock* AddressBlocks::merge(AddressBlock* block) {
-  const auto fits = [&](const AddressBlock* other) {
-    return other && !other->used && other->pool == block->pool && other->slab == block->slab;
-  };
+  const auto fits = [&](const AddressBlock* other) { return fit_together(block, other); };
   if (AddressBlock* const after = block->after; fits(after)) {
     erase(after);
     join(block, after);

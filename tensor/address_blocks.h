@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // AddressBlocks: how address space is divided among who uses it. Free blocks are kept by size, in pools, and merge with
-// free neighbours of their pool. What the memory is and when it may be used again is decided by who has an
-// AddressBlocks: see tensor/block_heap.h, gpu/device_memory.h and gpu/pinned_memory.h.
+// free neighbours of their pool, in some pools only with such as are as free. What the memory is and when it may be
+// used again is decided by who has an AddressBlocks: see tensor/block_heap.h, gpu/device_memory.h and
+// gpu/pinned_memory.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +46,11 @@ class AddressBlocks {
   AddressBlock* use(AddressBlock* block, char* at, size_t bytes);
   /// The block in use that begins at an address; nullptr: none does.
   AddressBlock* find(const void* at) const;
+  /// Has free blocks of a pool merge only where the marks of both are the same, or settled. Before blocks come there.
+  void keep_apart(int pool) { free_[pool].apart = true; }
+  /// Marks up to this one are settled: blocks that were kept apart by them merge. At first none above 0 are.
+  void settle(uint64_t mark);
+
   /// A used block becomes free, and one with its free neighbours of the same pool and slab: that one.
   AddressBlock* give_back(AddressBlock* block, uint64_t mark = 0);
   /// Makes [at, at + bytes) of a free block, in which it lies, a block of its own of another pool, slab and mark, and
@@ -61,6 +67,7 @@ class AddressBlocks {
     Pool();
     Free blocks;
     size_t bytes = 0;
+    bool apart = false;
   };
   void insert(AddressBlock* block);
   void erase(AddressBlock* block);
@@ -69,10 +76,13 @@ class AddressBlocks {
   /// Cuts what is behind the first `bytes` off, neither in use nor in a pool.
   AddressBlock* cut(AddressBlock* block, size_t bytes);
   AddressBlock* merge(AddressBlock* block);
+  /// Whether two neighbours, the first of them free, become one.
+  bool fit_together(const AddressBlock* block, const AddressBlock* other) const;
   /// Takes `after` into `block`.
   void join(AddressBlock* block, AddressBlock* after);
 
   std::vector<Pool> free_;
+  uint64_t settled_ = 0;
   std::unordered_map<const void*, AddressBlock*> used_;
 };
 

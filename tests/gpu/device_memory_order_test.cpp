@@ -52,6 +52,26 @@ TEST_CASE("memory order: transfers get a freed block only when the compute strea
   d.transfers().deallocate(other, 100);
 }
 
+TEST_CASE("memory order: what transfers freed last does not keep what is free around it from them") {
+  const size_t bytes = GENERATE(size_t{1000}, 3 * kMiB);
+  PoisonedDevice d;
+  // Two blocks one after the other, while the card is behind; then it catches up. As by updates whose gradients come
+  // in.
+  int64_t mapped = 0;
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 2; ++i) d.transfers().deallocate(d.transfers().allocate(bytes), bytes);
+    d.fake->drain();
+    if (round == 1) mapped = d.fake->mapped(0);
+  }
+  CHECK(d.fake->mapped(0) == mapped);
+  // They are one again when they are idle.
+  void* const all = d.transfers().allocate(static_cast<size_t>(mapped));
+  CHECK(all);
+  CHECK(d.fake->mapped(0) == mapped);
+  d.transfers().deallocate(all, static_cast<size_t>(mapped));
+  CHECK(d.fake->faults().empty());
+}
+
 TEST_CASE("memory order: without memory, the stream's allocator takes what transfers freed, at once") {
   PoisonedDevice d({}, 8 * kMiB);
   void* const a = d.transfers().allocate(4 * kMiB);

@@ -38,6 +38,28 @@ TEST_CASE("blocks: the smallest that fits is taken, and the rest stays free") {
   CHECK(blocks.free(0).size() == 2);
 }
 
+TEST_CASE("blocks: in a pool that keeps them apart, neighbours merge where marks are the same or settled") {
+  AddressBlocks blocks(1);
+  blocks.keep_apart(0);
+  blocks.add(space, 100, 0);
+  AddressBlock* used[5];
+  for (int i = 0; i < 5; ++i) used[i] = blocks.use(blocks.best_fit(0, 20), space + 20 * i, 20);
+  blocks.give_back(used[0], 1);
+  blocks.give_back(used[1], 2);
+  CHECK(blocks.give_back(used[2], 2)->bytes == 40);
+  blocks.give_back(used[4], 4);
+  CHECK(blocks.free(0).size() == 3);
+  CHECK(blocks.best_fit(0, 1, 1)->bytes == 20);
+  blocks.settle(2);
+  CHECK(blocks.free(0).size() == 2);
+  CHECK(blocks.best_fit(0, 60, 2)->at == space);
+  CHECK(blocks.give_back(used[3], 3)->bytes == 20);
+  blocks.settle(4);
+  CHECK(blocks.free(0).size() == 1);
+  CHECK(blocks.best_fit(0, 100, 4)->at == space);
+  CHECK(blocks.free_bytes(0) == 100);
+}
+
 TEST_CASE("blocks: neighbours merge within pool and slab, and keep the highest mark") {
   AddressBlocks blocks(2);
   blocks.add(space, 100, 0);
