@@ -87,12 +87,14 @@ class CudaRuntime final : public Runtime {
  private:
   Status enter(int card, const char* call) const;
   Result<Card> describe(int card) const;
+  /// One that is in use and not lost, if there is such.
+  int pinning_card() const;
 
   std::vector<Card> cards_;
   std::vector<std::unique_ptr<CudaCard>> states_;
   CudaDriver driver_;
-  std::atomic<int> pinning_card_{0};  // one that is in use: pinning makes a context of it
-  mutable std::shared_mutex mutex_;   // for used_by and:
+  std::vector<std::atomic<bool>> in_use_;  // by card: it has a stream; pinning makes a context of its card
+  mutable std::shared_mutex mutex_;        // for used_by and:
   std::map<const char*, std::pair<size_t, int>> reserved_;
 };
 
@@ -107,10 +109,12 @@ class CudaStream final : public Stream {
   }
 
   int card() const override { return card_; }
-  /// For each launch: asking which card the thread has takes a part of what setting it does.
+  /// For each launch: asking which card the thread has takes a part of what setting it does. What the thread's last
+  /// error was before, perhaps of another card that is lost, is not the launch's.
   void* native() const override {
     int card = -1;
     if (cudaGetDevice(&card) != cudaSuccess || card != card_) (void)cudaSetDevice(card_);
+    (void)cudaGetLastError();
     return stream_;
   }
 
@@ -184,6 +188,7 @@ Status CudaRuntime::open() {
     TROUPE_ASSIGN(Card card, describe(i));
     cards_.push_back(std::move(card));
   }
+  in_use_ = std::vector<std::atomic<bool>>(cards_.size());
   return {};
 }
 
@@ -221,7 +226,7 @@ Result<std::unique_ptr<Stream>> CudaRuntime::make_stream(int card, bool urgent) 
   cudaStream_t stream = nullptr;
   TROUPE_RETURN_IF_ERROR(
       calls.check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? first : last), call));
-  pinning_card_ = card;
+  in_use_[card] = true;
   return std::unique_ptr<Stream>(new CudaStream(*this, calls, card, stream));
 }
 
@@ -314,18 +319,31 @@ Result<int64_t> CudaRuntime::free_memory(int card) const {
   return static_cast<int64_t>(free);
 }
 
+int CudaRuntime::pinning_card() const {
+  for (size_t card = 0; card < cards_.size(); ++card)
+    if (in_use_[card] && !states_[card]->calls.lost()) return static_cast<int>(card);
+  return 0;
+}
+
 Result<void*> CudaRuntime::pin(size_t bytes) {
   const char* const call = "Runtime::pin";
-  const int card = pinning_card_;
-  TROUPE_RETURN_IF_ERROR(enter(card, call));
-  void* at = nullptr;
-  TROUPE_RETURN_IF_ERROR(
-      states_[card]->calls.check(cudaHostAlloc(&at, std::max<size_t>(bytes, 1), cudaHostAllocPortable), call));
-  return at;
+  for (int before = -1;;) {
+    const int card = pinning_card();
+    void* at = nullptr;
+    Status status = enter(card, call);
+    if (status.ok())
+      status = states_[card]->calls.check(cudaHostAlloc(&at, std::max<size_t>(bytes, 1), cudaHostAllocPortable), call);
+    if (status.ok()) return at;
+    // Where the card turns out to be lost only now, another serves.
+    if (status.error().code != Code::kUnavailable || card == before || pinning_card() == card)
+      return std::move(status.error());
+    before = card;
+  }
 }
 
 void CudaRuntime::unpin(void* at, size_t) {
-  (void)states_[pinning_card_]->calls.check(cudaFreeHost(at), "Runtime::unpin");
+  const int card = pinning_card();
+  if (enter(card, "Runtime::unpin").ok()) (void)states_[card]->calls.check(cudaFreeHost(at), "Runtime::unpin");
 }
 
 }  // namespace
