@@ -335,7 +335,9 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
   }
   TROUPE_RETURN_IF_ERROR(e->check_alive(plan));
 
-  if (run.trace && !(plan.made_nodes->empty() && plan.conversions.empty())) run.trace->keep(chosen.first);
+  // The nodes alone: with the plan a trace would keep the memory of GPUs, which its constants are in.
+  if (run.trace && !plan.made_nodes->empty()) run.trace->keep(plan.made_nodes);
+  if (run.trace && !plan.conversions->empty()) run.trace->keep(plan.conversions);
 
   const int64_t id = program ? e->cluster->begin(e->next_step) : e->next_step.fetch_add(1, std::memory_order_relaxed);
   {

@@ -171,9 +171,9 @@ struct StepPlan {
   std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
   std::vector<std::shared_ptr<BlockingKernel>> blocking;   // calls of them share these, and may outlast the plan
   std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
-  std::deque<Node> conversions;                            // of what travels in another form
-  std::vector<std::shared_ptr<const Tensor>> constants;    // in the memory of devices that have their own
-  Tensor token = Tensor::scalar(true);                     // what a device carries that only follows a loop
+  std::shared_ptr<std::deque<Node>> conversions = std::make_shared<std::deque<Node>>();  // of what travels otherwise
+  std::vector<std::shared_ptr<const Tensor>> constants;  // in the memory of devices that have their own
+  Tensor token = Tensor::scalar(true);                   // what a device carries that only follows a loop
 
   bool uses_resources() const {
     return std::ranges::any_of(partitions, [](const PartitionPlan& p) {

@@ -60,7 +60,8 @@ Result<Tensor> LogicalDevice::allocate_for_copy(DType dtype, const Shape& shape)
 }
 
 Error LogicalDevice::reason(Error error) {
-  if (error.code != Code::kResourceExhausted) return error;
+  // Libraries tell of a lost card by errors of their own.
+  if (error.code != Code::kResourceExhausted && error.code != Code::kInternal) return error;
   auto event = events_.take();
   if (!event.ok()) return event.error().code == Code::kUnavailable ? std::move(event.error()) : error;
   Status alive = compute_stream_->record(**event);

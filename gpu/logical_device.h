@@ -47,7 +47,8 @@ class LogicalDevice {
   Status copy_out(const Tensor& value, std::function<void(Result<Tensor>)> done, TimedWork* timed = nullptr);
   /// The same, where the calling thread may wait.
   Result<Tensor> fetch(const Tensor& value);
-  /// The error as it is, or that the card is lost, which is then why: memory of a card that is lost cannot be had.
+  /// The error as it is, or that the card is lost, which is then why: memory of a card that is lost cannot be had, and
+  /// libraries of products and convolutions then say that they failed.
   Error reason(Error error);
   /// Calls `done` once all is done that the compute stream holds by now, by a thread that may not be kept.
   void mark(std::function<void(Status)> done);

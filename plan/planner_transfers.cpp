@@ -103,8 +103,8 @@ Result<Planner::Place> Planner::transfer_compressed(const Output& what, Place fr
 
 Result<Planner::Place> Planner::convert(const Output& what, Place from, DType to) {
   PartitionDraft& draft = drafts_[from.partition];
-  Node& node = plan_->conversions.emplace_back();
-  const int id = step_->ids() + static_cast<int>(plan_->conversions.size()) - 1;
+  Node& node = plan_->conversions->emplace_back();
+  const int id = step_->ids() + static_cast<int>(plan_->conversions->size()) - 1;
   const bool expands = to == DType::kFloat32;
   NodeSpec spec{"Cast", what.node->name() + (expands ? "/expanded" : "/compressed"), {what}};
   spec.attrs = {{"DstT", to}, {"Truncate", true}};

@@ -6,11 +6,13 @@
 #include <future>
 #include <thread>
 
+#include "gpu/blas.h"
 #include "tests/gpu/fake_platform.h"
 #include "tests/repeats.h"
 #include "troupe/control_flow.h"
 #include "troupe/scope.h"
 #include "troupe/session.h"
+#include "troupe/trace.h"
 
 namespace troupe::testing {
 namespace {
@@ -342,6 +344,22 @@ TEST_CASE("gpu: what one card sends another, which is lost, ends its step and no
   }
 }
 
+TEST_CASE("gpu: a trace that outlives its engine keeps none of the card's memory") {
+  FakeGpus gpus;
+  const auto trace = std::make_shared<Trace>();
+  {
+    GpuStage s(gpus, gpus.options());
+    const Output x = s.placeholder(PartialShape{3});
+    // A pass makes a node of the two constants, and what it makes is on the card.
+    const Output y = s.gpu.op("Mul", {x, s.gpu.op("Add", {s.gpu.constant(Tensor::of<float>({1, 2, 3})),
+                                                          s.gpu.constant(Tensor::of<float>({4, 5, 6}))})});
+    REQUIRE(s.scope.ok());
+    REQUIRE(s.session->run({{x, Tensor::of<float>({1, 1, 1})}}, {y}, {}, {.trace = trace}).ok());
+  }
+  CHECK_FALSE(trace->take().empty());
+  if (gpus.runtime) CHECK(gpus.runtime->mapped(0) == 0);
+}
+
 TEST_CASE("gpu: many steps at once from many threads") {
   FakeGpus gpus({.seed = 3});
   GpuStage s(gpus, gpus.options(1, 2));
@@ -414,6 +432,36 @@ TEST_CASE("gpu: a launch that is refused, and a card that is lost, are errors of
   // What needs no GPU goes on.
   const Output w = s.scope.op("Neg", {x});
   CHECK(s.run(w, feeds).data<float>()[1] == -2);
+}
+
+TEST_CASE("gpu: a product that a library refuses since the card is lost is an error of the lost card") {
+  struct Failing final : gpu::Blas {
+    explicit Failing(std::shared_ptr<gpu::FakeRuntime> r) : runtime(std::move(r)) {}
+    Status multiply(const gpu::Compute&, const gpu::Product&) override {
+      if (lost) runtime->lose(0, 0);
+      return make_error(Code::kInternal, "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED");
+    }
+    std::shared_ptr<gpu::FakeRuntime> runtime;
+    bool lost = false;
+  };
+  FakeGpus gpus;
+  if (!gpus.runtime) return;
+  const auto blas = std::make_shared<Failing>(gpus.runtime);
+  auto platform = std::make_shared<GpuPlatform>(*gpus.platform);
+  platform->make_blas = [blas](int) -> Result<std::shared_ptr<gpu::Blas>> { return std::shared_ptr<gpu::Blas>(blas); };
+  gpus.platform = platform;
+  GpuStage s(gpus, gpus.options());
+  const Output x = s.placeholder(PartialShape{2, 2});
+  const Output y = s.gpu.op("MatMul", {x, x});
+  REQUIRE(s.scope.ok());
+  for (const bool lost : {false, true}) {
+    blas->lost = lost;
+    const auto result = s.session->run({{x, *Tensor::zeros(DType::kFloat32, {2, 2})}}, {y});
+    REQUIRE_FALSE(result.ok());
+    INFO(result.error().str());
+    CHECK(result.error().code == (lost ? Code::kUnavailable : Code::kInternal));
+    CHECK(result.error().op == "MatMul");
+  }
 }
 
 TEST_CASE("gpu: deadlines and cancelled steps end while the GPU works, and the engine ends amid work") {
