@@ -508,7 +508,9 @@ TEST_CASE("a loss that is not a number is told as what it is: of a replica, or o
   };
   auto engine = engine_of(3);
   const auto said = [&](const TrainerOptions& options) {
-    const auto ended = trainer_of(*engine, options, circle(512, 16), broken)->run(5);
+    const auto trainer = trainer_of(*engine, options, circle(512, 16), broken);
+    REQUIRE(trainer->initialise().ok());
+    const auto ended = trainer->run(5);
     REQUIRE_FALSE(ended.ok());
     return ended.error().message;
   };
