@@ -305,7 +305,11 @@ class TensorListConcat final : public ComputeKernel {
     }
     if (asked.has_rank() && asked.rank() > 0 && c.num_inputs() == 1) asked.set(0, -1);
     TROUPE_ASSIGN(const PartialShape shape, PartialShape::merge(list->shape, asked));
-    TROUPE_ASSIGN(Joined joined, join_elements(c, list->elements, dtype_, shape));
+    std::vector<int64_t> leading;  // of elements that were never set
+    if (c.num_inputs() > 2) {
+      TROUPE_ASSIGN(leading, int_values(c.input(2), "leading_dims"));
+    }
+    TROUPE_ASSIGN(Joined joined, join_elements(c, list->elements, dtype_, shape, leading));
     c.set_output(0, std::move(joined.tensor));
     return put(c, 1, int_tensor(DType::kInt64, joined.lengths, Shape{static_cast<int64_t>(joined.lengths.size())}));
   }

@@ -65,23 +65,37 @@ Result<std::vector<Tensor>> unstack_elements(const Tensor& t) {
 }
 
 Result<Joined> join_elements(const KernelContext& c, std::span<const Tensor> elements, DType dtype,
-                             const PartialShape& shape) {
+                             const PartialShape& shape, std::span<const int64_t> leading) {
   PartialShape rest = shape;
   if (rest.has_rank() && rest.rank() > 0) rest.set(0, -1);
-  Joined out;
-  int64_t rows = 0;
   for (const Tensor& element : elements) {
-    const PartialShape own = element.defined() ? PartialShape(element.shape()) : shape;
-    if (!own.fully_known())
-      return invalid_argument("an element was never set, and its shape {} is not known", own.str());
-    if (own.rank() == 0) return invalid_argument("scalars cannot be joined");
-    PartialShape others = own;
+    if (!element.defined()) continue;
+    if (element.rank() == 0) return invalid_argument("scalars cannot be joined");
+    PartialShape others(element.shape());
     others.set(0, -1);
     auto merged = PartialShape::merge(rest, others);
-    if (!merged.ok()) return invalid_argument("an element of shape {} cannot be joined to {}", own.str(), rest.str());
+    if (!merged.ok())
+      return invalid_argument("an element of shape {} cannot be joined to {}", element.shape().str(), rest.str());
     rest = *merged;
-    out.lengths.push_back(own[0]);
-    rows += own[0];
+  }
+  if (rest.has_rank() && rest.rank() == 0 && !elements.empty()) return invalid_argument("scalars cannot be joined");
+  Joined out;
+  int64_t rows = 0;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    int64_t length = -1;
+    if (elements[i].defined()) {
+      length = elements[i].dim(0);
+    } else {
+      PartialShape own = rest;
+      if (own.has_rank()) own.set(0, shape.has_rank() ? shape[0] : -1);
+      if (own.has_rank() && own[0] < 0 && i < leading.size()) own.set(0, std::max(leading[i], int64_t{-1}));
+      if (!own.fully_known())
+        return invalid_argument("an element was never set, and its shape {} is not known", own.str());
+      length = own[0];
+    }
+    out.lengths.push_back(length);
+    if (__builtin_add_overflow(rows, length, &rows))
+      return invalid_argument("lengths {} are too many", join(out.lengths));
   }
   if (!rest.has_rank() || rest.rank() == 0)
     return invalid_argument("no elements to join, and their shape {} is not known", shape.str());
@@ -89,8 +103,9 @@ Result<Joined> join_elements(const KernelContext& c, std::span<const Tensor> ele
   if (!rest.fully_known()) return invalid_argument("no elements to join, and their shape {} is not known", shape.str());
   TROUPE_ASSIGN(out.tensor, c.allocate(dtype, rest.shape()));
   char* to = static_cast<char*>(out.tensor.mutable_raw());
+  const int64_t row = rows == 0 ? 0 : out.tensor.elements() / rows;
   for (size_t i = 0; i < elements.size(); ++i) {
-    const int64_t n = elements[i].defined() ? elements[i].elements() : shape.shape().elements();
+    const int64_t n = out.lengths[i] * row;
     const size_t bytes = static_cast<size_t>(n) * size_of(dtype);
     if (elements[i].defined()) copy_elements(dtype, elements[i].raw(), to, n);
     else if (!is_object(dtype)) std::memset(to, 0, bytes);

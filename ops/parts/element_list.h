@@ -22,14 +22,15 @@ Result<Tensor> stack_elements(const KernelContext& c, std::span<const Tensor> el
 /// Views of the rows of `t`. Error: it is a scalar.
 Result<std::vector<Tensor>> unstack_elements(const Tensor& t);
 
-/// Elements one after another along their first dimension, and how long each is. Undefined ones need a fully known
-/// `shape`. Errors: scalars, shapes that differ in the other dimensions.
+/// Elements one after another along their first dimension, and how long each is. Undefined ones are zeros: as long as
+/// `shape` says, else as their place in `leading`, and for the rest as `shape` and the others. Errors: scalars, shapes
+/// that differ in the other dimensions, undefined ones of which this does not tell the shape.
 struct Joined {
   Tensor tensor;
   std::vector<int64_t> lengths;
 };
 Result<Joined> join_elements(const KernelContext& c, std::span<const Tensor> elements, DType dtype,
-                             const PartialShape& shape);
+                             const PartialShape& shape, std::span<const int64_t> leading = {});
 /// Room for `n` elements; new ones are undefined. Error: kResourceExhausted where they alone are more than the device
 /// may hold.
 template <class T> Status resize_elements(const KernelContext& c, std::vector<T>& elements, int64_t n) {

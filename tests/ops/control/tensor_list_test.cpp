@@ -130,6 +130,22 @@ TEST_CASE("lists are joined and parted along the first dimension") {
   CHECK(t.run(t.op("TensorListLength", {both})).identical(I(6)));
 }
 
+TEST_CASE("elements that were never set are as long as leading_dims says when lists are joined") {
+  Lists t;
+  const Output x = t.of(kRows), lengths = t.of(L({2, 1}));
+  const Output parted = t.op("TensorListSplit", {x, t.of(I({-1, 2})), lengths});
+  const Output second = t.op("TensorListGetItem", {parted, t.of(I(1)), t.any()});
+  CHECK(t.gradient(second, x, D({1, 2}, {1, 2})).identical(D({0, 0, 0, 0, 1, 2}, {3, 2})));
+  const Output list = t.op("TensorListSetItem", {t.reserve(t.any(), 3), t.of(I(1)), t.of(D({7, 8}, {1, 2}))});
+  const Output joined = t.op("TensorListConcatV2", {list, t.any(), t.of(L({2, 5, 0}))});
+  CHECK(t.run(joined).identical(D({0, 0, 0, 0, 7, 8}, {3, 2})));
+  CHECK(t.run({joined.node, 1}).identical(L({2, 1, 0})));
+  CHECK_THAT(t.error(t.op("TensorListConcatV2", {list, t.any(), t.of(L({2}))})).message,
+             Catch::Contains("never set, and its shape [?,2]"));
+  CHECK_THAT(t.error(t.op("TensorListConcatV2", {list, t.any(), t.of(L({-2, 1, 1}))})).message,
+             Catch::Contains("never set, and its shape [?,2]"));
+}
+
 TEST_CASE("lists of one length add up, element by element") {
   Lists t;
   const Output x = t.of(kRows);
