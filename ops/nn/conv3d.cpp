@@ -20,9 +20,10 @@ namespace {
 struct Conv3dShape {
   std::array<WindowAxis, 3> axes;
   int64_t batch = -1, in_channels = -1, out_channels = -1;
+  int64_t groups = 1;  // of channels, each of which has filters of its own
   PartialShape out;
 
-  /// Filters are [depth, height, width, channels, filters]. Errors name both shapes.
+  /// Filters are [depth, height, width, channels of a group, filters]. Errors name both shapes.
   static Result<Conv3dShape> of(const VolumeAttrs& attrs, const PartialShape& input, const PartialShape& filter) {
     TROUPE_ASSIGN(const PartialShape in, volume_of(input, "input"));
     TROUPE_ASSIGN(const PartialShape f, volume_of(filter, "filter"));
@@ -31,15 +32,28 @@ struct Conv3dShape {
     Conv3dShape s;
     s.batch = in[0];
     s.in_channels = in[attrs.channel()];
-    if (s.in_channels >= 0 && f[3] >= 0 && s.in_channels != f[3])
-      return invalid_argument("filter {} is not for the {} channels of input {}", f.str(), s.in_channels, in.str());
-    s.in_channels = std::max(s.in_channels, f[3]);
     s.out_channels = f[4];
+    if (s.in_channels >= 0 && f[3] > 0 && s.in_channels != f[3]) {
+      if (s.in_channels == 0 || s.in_channels % f[3] != 0)
+        return invalid_argument("filter {} is not for the {} channels of input {}", f.str(), s.in_channels, in.str());
+      s.groups = s.in_channels / f[3];
+      if (f[4] >= 0 && f[4] % s.groups != 0)
+        return invalid_argument("{} filters do not divide into {} groups: input {}, filter {}", f[4], s.groups,
+                                in.str(), f.str());
+    }
     TROUPE_ASSIGN(s.axes, attrs.axes(in, {f[0], f[1], f[2]}));
     s.out = placed(attrs, s.batch, s.axes, s.out_channels);
     return s;
   }
-  int64_t window() const { return axes[0].size * axes[1].size * axes[2].size * in_channels; }
+  /// Of one group.
+  Conv3dShape group() const {
+    Conv3dShape one = *this;
+    one.in_channels /= groups;
+    one.out_channels /= groups;
+    one.groups = 1;
+    return one;
+  }
+  int64_t window() const { return axes[0].size * axes[1].size * axes[2].size * in_channels / groups; }
   int64_t places() const { return axes[0].out * axes[1].out * axes[2].out; }
   /// Whether no window stands in the padding alone, and it and its steps are of ordinary sizes.
   bool is_ordinary() const {
@@ -66,10 +80,16 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Conv3dShape& s, Co
     return memory::dims{a, b, space[0], space[1], space[2]};
   };
   const int64_t i = s.in_channels, o = s.out_channels, h = s.axes[1].size, w = s.axes[2].size;
+  const int64_t line = i / s.groups * o;  // what a place of the filter has
   const memory::desc in(sizes(s.batch, i, each(&WindowAxis::in)), f32, memory::format_tag::ndhwc);
   const memory::desc out(sizes(s.batch, o, each(&WindowAxis::out)), f32, memory::format_tag::ndhwc);
-  const memory::dims window = sizes(o, i, each(&WindowAxis::size));
-  const memory::desc plain(window, f32, memory::dims{1, o, h * w * i * o, w * i * o, i * o});
+  memory::dims window = sizes(o / s.groups, i / s.groups, each(&WindowAxis::size));
+  memory::dims steps{1, o, h * w * line, w * line, line};
+  if (s.groups > 1) {
+    window.insert(window.begin(), s.groups);
+    steps.insert(steps.begin(), o / s.groups);
+  }
+  const memory::desc plain(window, f32, steps);
   const memory::desc filter(window, f32, memory::format_tag::any);
   const memory::dims strides = each(&WindowAxis::stride), dilates = each(&WindowAxis::dilation, 1);
   const memory::dims lo = each(&WindowAxis::lo), hi = each(&WindowAxis::hi);
@@ -143,7 +163,7 @@ template <class T> class Conv3D final : public ComputeKernel {
     }
 #endif
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_of<T>, made, c.device().allocator));
-    if (!empty) TROUPE_RETURN_IF_ERROR(convolve(c, s, y));
+    if (!empty) TROUPE_RETURN_IF_ERROR(s.groups > 1 ? convolve_groups(c, s, y) : convolve(c, s, operands(c), y));
     c.set_output(0, std::move(y));
     return {};
   }
@@ -161,7 +181,7 @@ template <class T> class Conv3D final : public ComputeKernel {
     const auto& a = s.axes;
     const auto primitive =
         primitives_.get({c.threads(), s.batch, s.in_channels, a[0].in, a[1].in, a[2].in, a[0].size, a[1].size,
-                         a[2].size, s.out_channels, kept},
+                         a[2].size, s.out_channels, s.groups, kept},
                         [&](const auto& layouts) { return make_primitive(s, direction_, kept, layouts); });
     if (!primitive) return false;
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, made));
@@ -175,8 +195,48 @@ template <class T> class Conv3D final : public ComputeKernel {
   }
 #endif
 
+  /// The inputs as tensors, without that which is only sizes.
+  std::array<Tensor, 3> operands(const KernelContext& c) const {
+    std::array<Tensor, 3> of;
+    for (int i = 0; i < c.num_inputs(); ++i) of[static_cast<size_t>(i)] = c.input(i);
+    return of;
+  }
+
+  /// Group by group, on copies of its channels and filters.
+  Status convolve_groups(KernelContext& c, const Conv3dShape& s, Tensor& y) const {
+    const auto sizes_at = static_cast<size_t>(direction_ == ConvDirection::kInput    ? 0
+                                              : direction_ == ConvDirection::kFilter ? 1
+                                                                                     : 3);
+    const auto narrowed = [&](const Shape& whole) {
+      std::vector<int64_t> dims(whole.dims().begin(), whole.dims().end());
+      dims.back() /= s.groups;
+      return Shape(dims);
+    };
+    for (int64_t g = 0; g < s.groups; ++g) {
+      std::array<Tensor, 3> of = operands(c);
+      for (size_t i = 0; i < of.size(); ++i) {
+        if (!of[i].defined() || i == sizes_at) continue;
+        TROUPE_ASSIGN(Tensor part, c.allocate(dtype_of<T>, narrowed(of[i].shape())));
+        const int64_t width = part.shape().dims().back(), all = of[i].shape().dims().back();
+        const T* from = of[i].template data<T>() + g * width;
+        T* to = part.mutable_data<T>();
+        for (int64_t row = 0; row < part.elements() / width; ++row)
+          std::copy_n(from + row * all, width, to + row * width);
+        of[i] = std::move(part);
+      }
+      TROUPE_ASSIGN(Tensor part, Tensor::zeros(dtype_of<T>, narrowed(y.shape()), c.device().allocator));
+      TROUPE_RETURN_IF_ERROR(convolve(c, s.group(), of, part));
+      const int64_t width = part.shape().dims().back(), all = y.shape().dims().back();
+      const T* from = part.data<T>();
+      T* to = y.mutable_data<T>() + g * width;
+      for (int64_t row = 0; row < part.elements() / width; ++row)
+        std::copy_n(from + row * width, width, to + row * all);
+    }
+    return {};
+  }
+
   /// Volume by volume, as many places at a time as make a matrix of a reasonable size.
-  Status convolve(KernelContext& c, const Conv3dShape& s, Tensor& y) const {
+  Status convolve(KernelContext& c, const Conv3dShape& s, const std::array<Tensor, 3>& of, Tensor& y) const {
     const int64_t window = s.window(), places = s.places(), filters = s.out_channels;
     const int64_t most = std::clamp<int64_t>((int64_t{1} << 20) / window, 1, places);
     TROUPE_ASSIGN(Tensor columns, c.allocate(dtype_of<T>, Shape{most, window}));
@@ -190,15 +250,15 @@ template <class T> class Conv3D final : public ComputeKernel {
         const int64_t count = std::min(most, places - begin), at = (n * places + begin) * filters;
         bool done = true;
         if (direction_ == ConvDirection::kInput) {
-          done = gemm<T>(c.input(2).data<T>() + at, false, c.input(1).data<T>(), true, cols, count, window, filters);
+          done = gemm<T>(of[2].data<T>() + at, false, of[1].data<T>(), true, cols, count, window, filters);
           add_columns<T>(s.axes, s.in_channels, cols, begin, count, y.mutable_data<T>() + n * s.in_volume());
         } else {
-          gather(c, s, n, begin, count, cols);
+          gather(c, s, of[0], n, begin, count, cols);
           if (direction_ == ConvDirection::kOutput) {
-            done = gemm<T>(cols, false, c.input(1).data<T>(), false, y.mutable_data<T>() + at, count, filters, window);
+            done = gemm<T>(cols, false, of[1].data<T>(), false, y.mutable_data<T>() + at, count, filters, window);
           } else {
             T *to = y.mutable_data<T>(), *from = part.mutable_data<T>();
-            done = gemm<T>(cols, true, c.input(2).data<T>() + at, false, from, window, filters, count);
+            done = gemm<T>(cols, true, of[2].data<T>() + at, false, from, window, filters, count);
             for (int64_t i = 0; i < y.elements(); ++i) to[i] += from[i];
           }
         }
@@ -206,8 +266,9 @@ template <class T> class Conv3D final : public ComputeKernel {
       }
     return {};
   }
-  static void gather(KernelContext& c, const Conv3dShape& s, int64_t n, int64_t begin, int64_t count, T* cols) {
-    const T* volume = c.input(0).data<T>() + n * s.in_volume();
+  static void gather(KernelContext& c, const Conv3dShape& s, const Tensor& x, int64_t n, int64_t begin, int64_t count,
+                     T* cols) {
+    const T* volume = x.data<T>() + n * s.in_volume();
     parallel_for(c.threads(), count, 1 + kCheapGrain / s.window(), [&](int64_t from, int64_t to) {
       gather_columns<T>(s.axes, s.in_channels, volume, begin + from, to - from, cols + from * s.window());
     });
@@ -312,8 +373,9 @@ void register_conv3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(conv3d_shape(ConvDirection::kOutput))
               .cost(convolution_cost(ConvDirection::kOutput, false, 3))
               .doc("The convolution of volumes [batch,depth,height,width,channels] with a filter "
-                   "[depth,height,width,channels,filters]. Channels that do not fit and, with padding VALID, a filter "
-                   "larger than the volume by two strides or more are errors."),
+                   "[depth,height,width,channels,filters]. Where the filter has fewer channels than the volume, "
+                   "groups of so many have filters of their own. Channels that do not fit and, with padding VALID, a "
+                   "filter larger than the volume by two strides or more are errors."),
           gradient(conv_gradient));
   ops.add(with_volume_window(OpDef("Conv3DBackpropInputV2")
                                  .input("input_sizes: Tshape")

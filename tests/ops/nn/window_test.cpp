@@ -103,7 +103,9 @@ TEST_CASE("convolutions of volumes of float32 agree with those of float64", "[wi
                         Case{{1, 6, 9, 7, 16}, {2, 3, 3, 16, 8}, {2, 1, 2}, "VALID"},
                         Case{{1, 7, 8, 9, 8}, {3, 1, 3, 8, 24}, {1, 1, 1}, "SAME", 2},
                         Case{{2, 4, 5, 6, 4}, {1, 1, 1, 4, 8}, {1, 2, 2}, "SAME"},
-                        Case{{1, 3, 4, 5, 5}, {2, 2, 2, 5, 3}, {1, 2, 1}, "SAME"}})
+                        Case{{1, 3, 4, 5, 5}, {2, 2, 2, 5, 3}, {1, 2, 1}, "SAME"},
+                        Case{{2, 4, 5, 6, 32}, {3, 2, 3, 16, 32}, {1, 1, 1}, "SAME"},
+                        Case{{2, 4, 5, 6, 6}, {2, 3, 2, 2, 9}, {1, 2, 1}, "SAME"}})
     for (const int threads : {1, 2}) {
       Attrs attrs = volume_attrs({}, k.strides, k.padding);
       attrs.set("dilations", Ints{1, k.dilation, k.dilation, k.dilation, 1});
@@ -116,6 +118,25 @@ TEST_CASE("convolutions of volumes of float32 agree with those of float64", "[wi
       check_close(doubles(*apply("Conv3DBackpropFilterV2", {x, sizes(w), g}, attrs, 0, threads)),
                   doubles(*apply("Conv3DBackpropFilterV2", {wide(x), sizes(w), wide(g)}, attrs)), 1e-4);
     }
+}
+
+TEST_CASE("groups of channels of volumes are convolved by filters of their own", "[window]") {
+  const Attrs attrs = volume_attrs({}, {1, 2, 1}, "SAME");
+  const Tensor x = random_tensor<double>({2, 3, 4, 5, 6}, 1), w = random_tensor<double>({2, 3, 1, 2, 9}, 2);
+  const auto part = [](const Tensor& t, int64_t begin, int64_t size) {
+    std::vector<int64_t> from(5, 0), sizes(t.shape().dims().begin(), t.shape().dims().end());
+    from[4] = begin, sizes[4] = size;
+    return *apply("Slice", {t, Tensor::of<int64_t>(std::span<const int64_t>(from)),
+                            Tensor::of<int64_t>(std::span<const int64_t>(sizes))});
+  };
+  std::vector<Tensor> parts;
+  for (int64_t g = 0; g < 3; ++g) parts.push_back(*apply("Conv3D", {part(x, 2 * g, 2), part(w, 3 * g, 3)}, attrs));
+  const Tensor y = *apply("Conv3D", {x, w}, attrs);
+  for (int64_t g = 0; g < 3; ++g)
+    check_close(doubles(part(y, 3 * g, 3)), doubles(parts[static_cast<size_t>(g)]), 1e-12);
+  check_gradients("Conv3D", {ramp({1, 2, 2, 2, 4}), ramp({1, 2, 1, 2, 4})}, volume_attrs({}, {1, 1, 1}, "VALID"),
+                  {0, 1});
+  check_always_fails("Conv3D", {ramp({1, 2, 2, 2, 4}), ramp({1, 1, 1, 2, 3})}, "do not divide into 2 groups", attrs);
 }
 
 TEST_CASE("pools and convolutions of volumes differentiate twice", "[window]") {
