@@ -149,7 +149,7 @@ class Exporting {
         if (!temporary || !*temporary) variables_.emplace(shared.s(), &n);
       }
       if (find_attr(def, "container")) set_attr(def, "container").set_s("");
-      write_apart(def, out);
+      write_apart(n, def, out);
       *out.add_node() = std::move(def);
     }
     return {};

@@ -78,7 +78,7 @@ class Freezing {
     for (const int id : needed_) {
       proto::NodeDef& def = *whole.mutable_node(id);
       TROUPE_RETURN_IF_ERROR(freeze(graph_.node(id), def, out));
-      write_apart(def, out);
+      write_apart(graph_.node(id), def, out);
       *out.add_node() = std::move(def);
     }
     return {};
@@ -208,9 +208,62 @@ void take_loadable_form(proto::NodeDef& node, proto::GraphDef& out) {
   std::rotate(in.begin() + data, in.end() - 1, in.end());
 }
 
+/// The shape of what an output, sizes, tells: of the tensor that it was asked of, where it was.
+PartialShape told_shape(Output sizes, const PartialShape& otherwise) {
+  while (sizes.node->op().name() == "Identity") sizes = sizes.node->inputs()[0];
+  const std::string_view op = sizes.node->op().name();
+  if (otherwise.fully_known() || (op != "Shape" && op != "ShapeN")) return otherwise;
+  return sizes.node->inputs()[static_cast<size_t>(sizes.port)].shape();
+}
+
+/// Whether a node is a convolution, or the gradient of one, whose filter has fewer channels than the input.
+bool convolves_groups(const Node& n) {
+  const std::string_view op = n.op().name();
+  const bool by_input = op.starts_with("Conv2DBackpropInput") || op.starts_with("Conv3DBackpropInput");
+  const bool by_filter = op.starts_with("Conv2DBackpropFilter") || op.starts_with("Conv3DBackpropFilter");
+  if (op != "Conv2D" && op != "Conv3D" && !by_input && !by_filter) return false;
+  const auto& in = n.inputs();
+  const PartialShape input = by_input ? told_shape(in[0], n.shape(0)) : in[0].shape();
+  const PartialShape filter = by_filter ? told_shape(in[1], n.shape(0)) : in[1].shape();
+  if (!input.has_rank() || !filter.has_rank() || filter.rank() < 2 || input.rank() != filter.rank()) return false;
+  const auto* format = n.attrs().get<std::string>("data_format");
+  const int64_t channels = input[format && format->starts_with("NC") ? 1 : input.rank() - 1];
+  return channels > 0 && filter[filter.rank() - 2] > 0 && channels != filter[filter.rank() - 2];
+}
+
+/// Makes a node the call of a function that has it alone and says, as jit_compile does, that XLA is to compile it.
+void compile_apart(const Node& of, proto::NodeDef& node, proto::GraphDef& out) {
+  proto::FunctionDef& f = *out.mutable_library()->add_function();
+  f.mutable_signature()->set_name(fmt::format("{}OfGroups_{}", node.op(), of.id()));
+  proto::NodeDef& inner = *f.add_node_def();
+  inner.set_name("conv");
+  inner.set_op(node.op());
+  inner.mutable_attr()->Swap(node.mutable_attr());
+  for (size_t i = 0; i < of.inputs().size(); ++i) {
+    auto& argument = *f.mutable_signature()->add_input_arg();
+    argument.set_name(fmt::format("x{}", i));
+    argument.set_type(static_cast<proto::DataType>(of.inputs()[i].dtype()));
+    inner.add_input(argument.name());
+    set_attr(node, "Tin").mutable_list()->add_type(argument.type());
+  }
+  auto& result = *f.mutable_signature()->add_output_arg();
+  result.set_name("y");
+  result.set_type(static_cast<proto::DataType>(of.dtype(0)));
+  auto& ret = *f.add_ret();
+  ret.set_key("y");
+  ret.set_value("conv:output:0");
+  auto& compiled = *f.add_attr();
+  compiled.set_key("_XlaMustCompile");
+  compiled.mutable_value()->set_b(true);
+  set_attr(node, "_XlaMustCompile").set_b(true);
+  set_attr(node, "Tout").mutable_list()->add_type(result.type());
+  set_attr(node, "f").mutable_func()->set_name(f.signature().name());
+  node.set_op("PartitionedCall");
+}
+
 }  // namespace
 
-void write_apart(proto::NodeDef& node, proto::GraphDef& out) {
+void write_apart(const Node& of, proto::NodeDef& node, proto::GraphDef& out) {
   take_loadable_form(node, out);
   erase_attr(node, "_class");
   erase_attr(node, "_output_shapes");
@@ -225,6 +278,7 @@ void write_apart(proto::NodeDef& node, proto::GraphDef& out) {
   }
   if (all_named) erase_attr(node, kContainerOfFunctions);
   else set_attr(node, kContainerOfFunctions).set_s("");
+  if (convolves_groups(of)) compile_apart(of, node, out);
 }
 
 Result<std::string> freeze_graph(const Graph& graph, const std::vector<Output>& outputs,

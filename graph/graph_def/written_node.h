@@ -5,9 +5,10 @@
 
 namespace troupe {
 
-/// Makes a node fit a GraphDef of some of a graph's nodes, which TensorFlow loads: it goes with no other node, is in
-/// the container of whoever loads it, and does not tell its shapes as they were in another graph. Functions that it
-/// carries come to be named, and go to the library of `out` with what they call.
-void write_apart(proto::NodeDef& node, proto::GraphDef& out);
+/// Makes `of`, written as `node`, fit a GraphDef of some of a graph's nodes, which TensorFlow loads: it goes with no
+/// other node, is in the container of whoever loads it, and does not tell its shapes as they were in another graph.
+/// Functions that it carries come to be named, and go to the library of `out` with what they call. A convolution of
+/// several groups of channels becomes a call of a function to compile, without which TensorFlow has none on CPUs.
+void write_apart(const Node& of, proto::NodeDef& node, proto::GraphDef& out);
 
 }  // namespace troupe

@@ -130,6 +130,37 @@ node { name: 'p' op: 'RandomPoisson' input: 'shape' input: 'c' attr { key: 'S' v
   for (const Output& o : outputs) CHECK(other.value({}, *other.graph.output(o.name())).identical(t.value({}, o)));
 }
 
+TEST_CASE("a frozen graph has convolutions of groups in functions to compile") {
+  Frozen t;
+  const auto numbers = [](const Shape& shape) {
+    Tensor out = *Tensor::make(DType::kFloat32, shape);
+    for (int64_t i = 0; i < out.elements(); ++i) out.mutable_data<float>()[i] = static_cast<float>(i * 7 % 11 - 5);
+    return out;
+  };
+  const Output x = t.placeholder(DType::kFloat32, {2, 4, 4, 4}, "x"), w = t.scope.constant(numbers({3, 3, 2, 6}));
+  const Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("SAME")}};
+  const Output y = t.scope.op("Conv2D", {x, w}, attrs);
+  const Output gw = t.scope.op("Conv2DBackpropFilter", {x, t.scope.op("Shape", {w}), y}, attrs);
+  const Output gx = t.scope.op("Conv2DBackpropInput", {t.scope.op("Shape", {x}), w, y}, attrs);
+  REQUIRE(t.scope.ok());
+  const auto bytes = freeze_graph(t.graph, {gw, gx}, {});
+  REQUIRE(bytes.ok());
+  proto::GraphDef def;
+  REQUIRE(def.ParseFromString(*bytes));
+  CHECK(def.library().function_size() == 3);
+  for (const proto::NodeDef& node : def.node()) CHECK_FALSE(node.op().starts_with("Conv2D"));
+  for (const proto::FunctionDef& f : def.library().function()) {
+    REQUIRE(f.attr_size() == 1);
+    CHECK(f.attr(0).key() == "_XlaMustCompile");
+  }
+  TestEngine other;
+  REQUIRE(from_graph_def(*bytes, other.graph).ok());
+  const Tensor value = numbers({2, 4, 4, 4});
+  for (const Output& o : {y, gw, gx})
+    CHECK(other.value({{*other.graph.output("x:0"), value}}, *other.graph.output(o.name()))
+              .identical(t.value({{x, value}}, o)));
+}
+
 TEST_CASE("a frozen graph says nothing that held for the whole graph alone") {
   TestEngine t;
   const Status added = from_graph_def(R"(
