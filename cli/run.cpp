@@ -172,7 +172,7 @@ std::vector<const Node*> needed_by(const Graph& graph, const Signature& signatur
   return needed_nodes(graph, feeds, signature.fetches, signature.targets);
 }
 
-/// The tables that steps can write to, whose contents no checkpoint has, in a line; empty: there are none.
+/// The tables that steps can write to, whose contents a checkpoint does not have, in a line; empty without such.
 std::string tables_not_saved(const Graph& graph) {
   std::vector<std::string> tables;
   const std::lock_guard lock(graph.mutex());

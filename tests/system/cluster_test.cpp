@@ -501,6 +501,23 @@ TEST_CASE("cluster: synchronous training on worker processes saves the bytes of 
   CHECK(alone == spread);
 }
 
+TEST_CASE("cluster: another model, or another number of replicas, trains on the tasks of a client before") {
+  const Cluster c(2);
+  const auto first = c.start(0), second = c.start(1);
+  int runs = 0;
+  const auto train = [&](const std::string& model, const std::string& mode, const std::string& replicas) {
+    const Ended ended =
+        run({"--cluster", c.file("cluster.json"), "--devices", "workers", "--replicas", replicas, "--mode", mode,
+             "--epochs", "1", "--limit", "256", "--model", model, "--out", c.file("run_" + std::to_string(runs++))},
+            "../examples/train_images");
+    INFO(model << " " << mode << "\n" << ended.out << ended.err);
+    CHECK(ended.status == 0);
+  };
+  train("mlp", "zero", "2");
+  train("lenet", "sync", "2");
+  train("mlp", "zero", "1");
+}
+
 TEST_CASE("cluster: training gets over kills of workers, servers and itself at random moments, to the same bytes") {
   const Cluster c(2, 1);
   const Training alone(c, "alone"), spread(c, "spread");
