@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/engine/fixtures.h"
+#include "tests/repeats.h"
 #include "troupe/gradients.h"
 
 namespace troupe {
@@ -333,6 +334,31 @@ TEST_CASE("many concurrent steps update one variable and none is lost") {
   auto r = t.session->run(std::vector<Feed>{}, {t.scope.op("ReadVariableOp", {handle}, {{"dtype", DType::kInt64}})});
   REQUIRE(r.ok());
   CHECK((*r)[0].identical(Tensor::scalar<int64_t>(kThreads * kSteps)));
+}
+
+TEST_CASE("thousands of steps that are asked for at once all end, with their own values") {
+  TestEngine t({1, 1});
+  const Output x = t.placeholder(DType::kFloat32, {96, 96});
+  const Output zeros = t.scope.constant(*Tensor::zeros(DType::kFloat32, {96, 96}));
+  // Products are expensive, and values go there and back between two devices.
+  const Scope here = t.scope.device("/cpu:0"), there = t.scope.device("/cpu:1");
+  const Output first = here.op("AddV2", {here.op("MatMul", {x, zeros}), x});
+  const Output second = there.op("AddV2", {there.op("MatMul", {first, zeros}), there.op("Neg", {first})});
+  const Output last = here.op("AddV2", {here.op("MatMul", {second, zeros}), second});
+  const int steps = many(3000);
+  std::vector<std::future<RunResult>> results;
+  std::vector<CancelToken> tokens(static_cast<size_t>(steps));
+  for (int i = 0; i < steps; ++i) {
+    Tensor value = *Tensor::make(DType::kFloat32, {96, 96});
+    std::fill_n(value.mutable_data<float>(), value.elements(), static_cast<float>(i));
+    results.push_back(t.session->run_future({{x, value}}, {last}, {}, {.cancel = tokens[static_cast<size_t>(i)]}));
+    if (i % 7 == 3) tokens[static_cast<size_t>(i / 2)].cancel();
+  }
+  for (int i = 0; i < steps; ++i) {
+    const auto r = results[static_cast<size_t>(i)].get();
+    if (r.ok()) CHECK((*r)[0].data<float>()[95] == static_cast<float>(-i));
+    else CHECK(r.error().code == Code::kCancelled);
+  }
 }
 
 TEST_CASE("a deadline ends a step that waits for a queue, and the queue loses nothing") {
