@@ -97,25 +97,12 @@ struct KeptProduct::State {
                                                      pd.scratchpad_desc(), layouts);
   }
 
-  /// The constant in panels of panel_columns() columns, the last one with zeros.
+  /// The constant in panels.
   Result<Tensor> panels_of(const KernelContext& c, int64_t k, int64_t n) {
     const std::lock_guard lock(mutex);
     if (panels.defined()) return panels;
-    const int64_t width = panel_columns(), count = (n + width - 1) / width;
-    TROUPE_ASSIGN(Tensor made, c.allocate(DType::kFloat32, {count, k, width}));
-    const float* const from = factor.data<float>();
-    float* const to = made.mutable_data<float>();
-    parallel_for(c.threads(), count, kLeastColumns / width, [&](int64_t panel, int64_t end) {
-      for (; panel < end; ++panel) {
-        const int64_t first = panel * width, columns = std::min(width, n - first);
-        for (int64_t row = 0; row < k; ++row) {
-          float* const at = to + (panel * k + row) * width;
-          for (int64_t j = 0; j < columns; ++j) at[j] = tb ? from[(first + j) * k + row] : from[row * n + first + j];
-          std::fill(at + columns, at + width, 0.0f);
-        }
-      }
-    });
-    return panels = std::move(made);
+    TROUPE_ASSIGN(panels, in_panels(c, factor.data<float>(), tb, k, n));
+    return panels;
   }
 
   /// By panels: each makes its columns for some rows, which are still in the cache when the epilogue comes.

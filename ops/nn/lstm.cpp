@@ -26,7 +26,8 @@ namespace troupe {
 namespace {
 
 /// Rows of a step with fewer of which reading the weights takes longer than multiplying by them, and rows of all steps
-/// from which on laying them out for once is worth it. Without gates to write panels are faster for more rows, too.
+/// from which on laying them out for once is worth it. Without gates to write panels are faster for more rows, too, and
+/// with them where oneDNN's products are slower.
 constexpr int64_t kManyRows = 8, kManyRowsOfStates = 65, kPanelRows = 32;
 /// Multiplications of a step that are worth a second thread, which waits for the first after each.
 constexpr int64_t kStepGrain = 1 << 17;
@@ -80,7 +81,7 @@ class BlockLstm final : public ComputeKernel {
   /// The weights in panels where that pays; kept while they stay the same. Else an undefined tensor. Shapes alone
   /// decide which: panels add up in another order, and a step that is made again has the same bits.
   Result<Tensor> panels_for(const KernelContext& c, const Lstm& l) {
-    const int64_t many = states_only_ ? kManyRowsOfStates : kManyRows;
+    const int64_t many = states_only_ || panels_beat_onednn() ? kManyRowsOfStates : kManyRows;
     if (l.batch >= many || l.steps * l.batch < kPanelRows) return Tensor();
     const SteadyTensor::Seen seen = steady_.see(c.input(l.first() + 3));
     const auto lay_out = [&] { return gate_panels(c, l.w, l.inputs + l.units, l.units); };

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "devices/parallel.h"
 #include "ops/parts/instruction_sets.h"
+#include "ops/parts/type_dispatch.h"
 
 namespace troupe {
 namespace {
@@ -135,11 +137,40 @@ const Multiplier& chosen() {
   return best;
 }
 
+/// Rows from `row` to `end` of a panel of `width` columns, of which b has `columns` from `b` on.
+void copy_rows(const float* b, bool tb, int64_t row_of_b, int64_t row, int64_t end, int64_t columns, int64_t width,
+               float* panel) {
+  for (int64_t i = row; i < end; ++i) {
+    if (!tb) std::copy_n(b + i * row_of_b, columns, panel + i * width);
+    std::fill(panel + i * width + columns, panel + (i + 1) * width, 0.0f);
+  }
+  for (int64_t j = 0; tb && j < columns; ++j)
+    for (int64_t i = row; i < end; ++i) panel[i * width + j] = b[j * row_of_b + i];
+}
+
 }  // namespace
 
 bool panels_are_fast() { return has_avx512() || has_avx2_and_fma(); }
+bool panels_beat_onednn() { return !has_avx512() && has_avx2_and_fma(); }
 
 int64_t panel_columns() { return chosen().columns; }
+
+Result<Tensor> in_panels(const KernelContext& context, const float* b, bool tb, int64_t k, int64_t n) {
+  const int64_t width = panel_columns(), count = (n + width - 1) / width;
+  TROUPE_ASSIGN(Tensor panels, context.allocate(DType::kFloat32, {count, k, width}));
+  float* const to = panels.mutable_data<float>();
+  const int64_t grain = kCheapGrain / std::max<int64_t>(k * width, 1) + 1;
+  parallel_for(context.threads(), count, grain, [&](int64_t panel, int64_t end) {
+    for (; panel < end; ++panel) {
+      const int64_t first = panel * width, columns = std::min(width, n - first);
+      // A line of each of b's rows at a time, where its rows become columns.
+      for (int64_t row = 0; row < k; row += kLine)
+        copy_rows(tb ? b + first * k : b + first, tb, tb ? k : n, row, std::min(row + kLine, k), columns, width,
+                  to + panel * k * width);
+    }
+  });
+  return panels;
+}
 
 void multiply_panel(const float* a, int64_t rows, int64_t k, const float* b, int64_t columns, bool add, float* sums) {
   chosen().multiply(a, rows, k, b, columns, add, sums);
