@@ -10,12 +10,14 @@
 #include <exception>
 #include <optional>
 
+#include "io/pickled_texts.h"
 #include "io/whole_file.h"
 
 namespace troupe {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kMostOfRepeatedTexts = size_t{1} << 30;
 
 /// How elements lie in the file.
 struct Layout {
@@ -203,10 +205,30 @@ void copy_all(const Layout& layout, bool fortran, const char* data, Tensor& tens
   }
 }
 
+bool ends_in_zero(const std::string& s) { return s.ends_with('\0'); }
+
 uint64_t little_endian(std::string_view bytes) {
   uint64_t value = 0;
   for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
   return value;
+}
+
+/// An array of objects that are texts; its order is that of C also where the header has Fortran's.
+Result<Tensor> decode_objects(std::string_view pickle, const Shape& shape, const std::string& name) {
+  std::vector<std::string_view> texts;
+  if (!pickled_texts(pickle, texts))
+    return make_error(Code::kUnimplemented, "'{}' has Python objects that are not all bytes or str", name);
+  if (std::ssize(texts) != shape.elements())
+    return make_error(Code::kDataLoss, "'{}' is not a sound .npy file: {} objects for the shape {}", name, texts.size(),
+                      shape.str());
+  // A pickle tells of a text that comes again in two bytes.
+  size_t bytes = 0;
+  for (const std::string_view text : texts) bytes += text.size();
+  if (bytes > std::max(pickle.size(), kMostOfRepeatedTexts))
+    return make_error(Code::kResourceExhausted, "'{}' repeats its texts until they are {} bytes", name, bytes);
+  TROUPE_ASSIGN(Tensor tensor, Tensor::make(DType::kString, shape));
+  std::ranges::copy(texts, tensor.mutable_data<std::string>());
+  return tensor;
 }
 
 }  // namespace
@@ -229,11 +251,13 @@ Result<Tensor> decode_npy(std::string_view bytes, const std::string& name) {
     return make_error(Code::kUnimplemented, "'{}' holds records of several fields, which are not supported", name);
   if (!HeaderParser(text).parse(header))
     return damaged(fmt::format("its header is not {{descr, fortran_order, shape}}"));
+  const bool objects = *header.descr == "|O";
   const std::optional<Layout> layout = parse_descr(*header.descr);
-  if (!layout)
+  if (!layout && !objects)
     return make_error(Code::kUnimplemented, "'{}' has dtype '{}', which is not supported", name, *header.descr);
   auto shape = Shape::make(*header.shape);
   if (!shape.ok()) return damaged(shape.error().message);
+  if (objects) return decode_objects(bytes.substr(begin + length), *shape, name);
   const std::string_view data = bytes.substr(begin + length);
   const auto elements = static_cast<uint64_t>(shape->elements());
   if (elements > data.size() / layout->width || elements * layout->width != data.size())
@@ -252,14 +276,14 @@ Result<Tensor> decode_npy(std::string_view bytes, const std::string& name) {
 Result<std::string> encode_npy(const Tensor& tensor, const std::string& name) {
   std::string descr;
   size_t width = size_of(tensor.dtype());
-  if (tensor.dtype() == DType::kString) {
+  // Elements of fixed width lose zero bytes at their ends.
+  const bool objects =
+      tensor.dtype() == DType::kString && std::ranges::any_of(tensor.values<std::string>(), ends_in_zero);
+  if (objects) {
+    descr = "|O";
+  } else if (tensor.dtype() == DType::kString) {
     width = 1;
-    const auto values = tensor.values<std::string>();
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i].ends_with('\0'))
-        return invalid_argument("'{}': string {} ends in a zero byte, which NumPy drops", name, i);
-      width = std::max(width, values[i].size());
-    }
+    for (const std::string& s : tensor.values<std::string>()) width = std::max(width, s.size());
     descr = fmt::format("|S{}", width);
   } else {
     const auto known = std::ranges::find_if(kNpyTypes, [&tensor](const auto& e) { return tensor.dtype() == e.first; });
@@ -285,7 +309,9 @@ Result<std::string> encode_npy(const Tensor& tensor, const std::string& name) {
   out += kMagic;
   out += {1, 0, static_cast<char>(header.size()), static_cast<char>(header.size() >> 8)};
   out += header;
-  if (tensor.dtype() == DType::kString) {
+  if (objects) {
+    out += pickle_texts(tensor.values<std::string>(), tensor.shape());
+  } else if (tensor.dtype() == DType::kString) {
     for (const std::string& s : tensor.values<std::string>()) out.append(s).append(width - s.size(), '\0');
   } else {
     out.append(static_cast<const char*>(tensor.raw()), tensor.bytes());

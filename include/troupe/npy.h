@@ -2,10 +2,11 @@
 // NumPy's .npy and .npz files. Implemented in io/npy.cpp and io/npz.cpp.
 //
 // Dtypes: float16/32/64, int8..int64, uint8..uint64, bool, complex64, complex128, and strings as NumPy's fixed-width
-// bytes ('S'); its texts ('U') are read as UTF-8. Any thread. Errors name the file and what is wrong: kNotFound;
+// bytes ('S'), or as objects ('O', which numpy.load takes with allow_pickle) where one ends in a zero byte, which 'S'
+// drops; texts ('U') are read as UTF-8. Any thread. Errors name the file and what is wrong: kNotFound;
 // kDataLoss for a damaged or truncated file; kUnimplemented for a dtype that is not ours; kInvalidArgument for a tensor
-// that NumPy cannot hold (bfloat16, resources, a string that ends in a zero byte, which NumPy drops);
-// kResourceExhausted for a full disk or too little memory (strings all take the bytes of the longest).
+// that NumPy cannot hold (bfloat16, resources); kResourceExhausted for a full disk or too little memory (strings of 'S'
+// all take the bytes of the longest), or objects that repeat texts beyond 1 GiB.
 #pragma once
 #include <map>
 #include <string>
