@@ -174,25 +174,26 @@ class FilterFlow final : public Flow<Element> {
   bool ended_ = false;
 };
 
-/// A stage that gives elements of its input as they are, but perhaps not all.
+/// A stage that gives elements of its input as they are, but perhaps not all; `size` where it is known.
 class SomeOfStage final : public FlowStage {
  public:
   using Begin = std::function<FlowPtr<Element>(FlowPtr<Element> from, const Pass& pass)>;
-  SomeOfStage(StagePtr input, Begin begin, bool repeatable)
-      : input_(std::move(input)), begin_(std::move(begin)), repeatable_(repeatable) {}
+  SomeOfStage(StagePtr input, Begin begin, bool repeatable, std::optional<int64_t> size = {})
+      : input_(std::move(input)), begin_(std::move(begin)), repeatable_(repeatable), size_(size) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return begin_(std::move(from), pass);
   }
   ComponentTypes dtypes() const override { return input_->dtypes(); }
   ComponentShapes shapes() const override { return input_->shapes(); }
-  int64_t size() const override { return input_->size() == 0 ? 0 : -1; }
+  int64_t size() const override { return size_ ? *size_ : input_->size() == 0 ? 0 : -1; }
   bool repeatable() const override { return repeatable_ && input_->repeatable(); }
 
  private:
   const StagePtr input_;
   const Begin begin_;
   const bool repeatable_;
+  const std::optional<int64_t> size_;
 };
 
 class ErrorFreeFlow final : public Flow<Element> {
@@ -310,16 +311,18 @@ class ScanStage final : public TypedStage {
 
 class LateStage final : public TypedStage {
  public:
-  LateStage(MakeStageFn make, ComponentTypes dtypes, ComponentShapes shapes)
-      : TypedStage(std::move(dtypes), std::move(shapes)), make_(std::move(make)) {}
+  LateStage(MakeStageFn make, ComponentTypes dtypes, ComponentShapes shapes, int64_t size)
+      : TypedStage(std::move(dtypes), std::move(shapes)), make_(std::move(make)), size_(size) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(const StagePtr stage, make_(pass));
     return flow_within(stage, pass);
   }
+  int64_t size() const override { return size_; }
   bool repeatable() const override { return false; }
 
  private:
   const MakeStageFn make_;
+  const int64_t size_;
 };
 
 }  // namespace
@@ -384,7 +387,7 @@ StagePtr make_counted_stage(StagePtr input, int64_t count) {
   return std::make_shared<SomeOfStage>(
       std::move(input),
       [count](FlowPtr<Element> from, const Pass&) { return FlowPtr<Element>(new CountedFlow(std::move(from), count)); },
-      true);
+      true, count);
 }
 
 StagePtr make_scan_stage(StagePtr input, Element state, PassFn fn, ComponentTypes dtypes, ComponentShapes shapes) {
@@ -393,8 +396,8 @@ StagePtr make_scan_stage(StagePtr input, Element state, PassFn fn, ComponentType
                                      std::move(shapes));
 }
 
-StagePtr make_late_stage(MakeStageFn make, ComponentTypes dtypes, ComponentShapes shapes) {
-  return std::make_shared<LateStage>(std::move(make), std::move(dtypes), std::move(shapes));
+StagePtr make_late_stage(MakeStageFn make, ComponentTypes dtypes, ComponentShapes shapes, int64_t size) {
+  return std::make_shared<LateStage>(std::move(make), std::move(dtypes), std::move(shapes), size);
 }
 
 }  // namespace troupe

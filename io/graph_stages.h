@@ -69,8 +69,8 @@ StagePtr make_scan_stage(StagePtr input, Element state, PassFn fn, ComponentType
 StagePtr make_error_free_stage(StagePtr input);
 /// Each element the first time that it comes, compared bit by bit. Error: handles or lists. Source: UniqueDataset.
 Result<StagePtr> make_unique_stage(StagePtr input);
-/// The elements, and an error at the end if they are not so many; -1 and -2 as Dataset::size() has them, of which
-/// nothing is checked. Source: AssertCardinalityDataset.
+/// The elements, whose number is `count`, and an error at the end if they are not so many; -1 and -2 as Dataset::size()
+/// has them, of which nothing is checked. Source: AssertCardinalityDataset.
 StagePtr make_counted_stage(StagePtr input, int64_t count);
 
 // -- several datasets (join_stages.cpp) -------------------------------------------------------------------------------
@@ -175,8 +175,9 @@ StagePtr make_file_cache_stage(StagePtr input, std::string prefix, FileAccess ac
 /// The elements of a dataset that a function gave. Error: too many nest.
 Result<FlowPtr<Element>> flow_within(const StagePtr& stage, const Pass& pass);
 
-/// The elements of a stage that is made when they are asked for first. Source: the factory of OneShotIterator.
+/// The elements, `size` of them as Dataset::size() has it, of a stage that is made when they are asked for first.
+/// Source: the factory of OneShotIterator.
 using MakeStageFn = std::function<Result<StagePtr>(const Pass& pass)>;
-StagePtr make_late_stage(MakeStageFn make, ComponentTypes dtypes, ComponentShapes shapes);
+StagePtr make_late_stage(MakeStageFn make, ComponentTypes dtypes, ComponentShapes shapes, int64_t size = -1);
 
 }  // namespace troupe

@@ -134,7 +134,7 @@ Result<MakeDataset> snapshot(const KernelInit& init) {
       if (shards) return read_shards(*shards, read, pass);
       return make_saving_stage(from, files, shard);
     };
-    return GraphDataset{make_late_stage(make, in.dtypes(), in.shapes())};
+    return GraphDataset{make_late_stage(make, in.dtypes(), in.shapes(), from->size())};
   });
 }
 

@@ -113,7 +113,8 @@ void register_data_stage_ops(OpRegistry& ops, KernelRegistry& kernels) {
                  plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
                    TROUPE_ASSIGN(const StagePtr from, in.stage());
                    TROUPE_ASSIGN(const int64_t count, in.integer(1, "cardinality"));
-                   return GraphDataset{make_counted_stage(from, count)};
+                   // Endless is -1 there, and not known -2.
+                   return GraphDataset{make_counted_stage(from, count == -1 ? -2 : count < 0 ? -1 : count)};
                  }),
                  {.metadata = false});
   add_dataset_op(ops, kernels, on_dataset("UniqueDataset").doc("Each element the first time that it comes."),

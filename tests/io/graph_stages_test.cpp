@@ -170,6 +170,7 @@ TEST_CASE("errors are left out where they are to be, and a count is checked") {
   CHECK(drain(make_error_free_stage(mapped)) == Numbers{0, 2});
   CHECK(drain(make_counted_stage(range(3), 3)) == Numbers{0, 1, 2});
   CHECK(drain(make_counted_stage(range(3), -1)) == Numbers{0, 1, 2});
+  for (const int64_t count : {3, 0, -1, -2}) CHECK(make_counted_stage(range(3), count)->size() == count);
   CHECK(error_of(make_counted_stage(range(3), 2)) == "2 elements were said to be there, and there are more");
   CHECK(error_of(make_counted_stage(range(3), 5)) == "5 elements were said to be there, and there are 3");
 }
