@@ -150,6 +150,9 @@ class Exporting {
       }
       if (find_attr(def, "container")) set_attr(def, "container").set_s("");
       write_apart(n, def, out);
+      if (def.op().starts_with('_') && def.op() != "_SwitchN")
+        return make_error(Code::kUnimplemented, "node {} is {} here, an op that TensorFlow has not",
+                          in_quotes(n.name()), def.op());
       *out.add_node() = std::move(def);
     }
     return {};

@@ -185,12 +185,17 @@ class Freezing {
   std::vector<const Node*> waiting_;
 };
 
-/// TensorFlow loads these ops from old graphs alone: their later forms say the same.
+/// TensorFlow loads the first and the last of these ops from old graphs alone: their later forms say the same. The
+/// other one has another name there.
 void take_loadable_form(proto::NodeDef& node, proto::GraphDef& out) {
   if (node.op() == "RandomPoisson") {
     node.set_op("RandomPoissonV2");
     const auto* type = find_attr(node, "dtype");
     set_attr(node, "R").set_type(type ? type->type() : proto::DT_FLOAT);
+  }
+  if (node.op() == "_SetIteratorDataset") {  // give_handles() has turned the inputs
+    node.set_op("MakeIterator");
+    if (node.input_size() >= 2) node.mutable_input()->SwapElements(0, 1);
   }
   if (node.op() != "TopK") return;
   const auto* k = find_attr(node, "k");

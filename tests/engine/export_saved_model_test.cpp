@@ -216,6 +216,20 @@ TEST_CASE("tables that a model's checkpoint fills are not exported empty") {
   CHECK(write("size_other:0").ok());
 }
 
+TEST_CASE("ops that TensorFlow has not are not exported") {
+  TestEngine t;
+  const TemporaryDirectory dir;
+  const std::string types = " attr { key: 'dtypes' value { list { type: DT_FLOAT } } } ";
+  const Status added = from_graph_def(
+      "node { name: 'staged' op: 'Unstage' attr { key: 'shared_name' value { s: 'area' } }" + types + "}", t.graph);
+  INFO((added.ok() ? "" : added.error().str()));
+  REQUIRE(added.ok());
+  check_failed(
+      export_saved_model(dir.file("out"), t.graph, {{"f", {.outputs = {{"x", {*t.graph.output("staged:0")}}}}}}, {}),
+      Code::kUnimplemented, {"'staged'", "_StagingAreaGet", "TensorFlow has not"});
+  CHECK_FALSE(std::filesystem::exists(dir.file("out")));
+}
+
 TEST_CASE("what cannot be exported is an error, and nothing is left") {
   const TestEngine t;
   const TemporaryDirectory dir;

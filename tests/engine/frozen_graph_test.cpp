@@ -130,6 +130,41 @@ node { name: 'p' op: 'RandomPoisson' input: 'shape' input: 'c' attr { key: 'S' v
   for (const Output& o : outputs) CHECK(other.value({}, *other.graph.output(o.name())).identical(t.value({}, o)));
 }
 
+TEST_CASE("a frozen graph gives iterators their datasets by the op that TensorFlow has") {
+  TestEngine t;
+  const Status added = from_graph_def(R"(
+node { name: 'c' op: 'Const' attr { key: 'dtype' value { type: DT_FLOAT } }
+       attr { key: 'value' value { tensor { dtype: DT_FLOAT tensor_shape { } float_val: 3 } } } }
+node { name: 'one' op: 'TensorDataset' input: 'c' attr { key: 'Toutput_types' value { list { type: DT_FLOAT } } }
+       attr { key: 'output_shapes' value { list { shape { } } } } }
+node { name: 'it' op: 'AnonymousIteratorV3' attr { key: 'output_types' value { list { type: DT_FLOAT } } }
+       attr { key: 'output_shapes' value { list { shape { } } } } }
+node { name: 'init' op: 'MakeIterator' input: 'one' input: 'it' input: '^c' }
+node { name: 'y' op: 'IteratorGetNext' input: 'it' input: '^init'
+       attr { key: 'output_types' value { list { type: DT_FLOAT } } }
+       attr { key: 'output_shapes' value { list { shape { } } } } }
+)",
+                                      t.graph);
+  INFO((added.ok() ? "" : added.error().str()));
+  REQUIRE(added.ok());
+  const auto bytes = freeze_graph(t.graph, {*t.graph.output("y:0")}, {});
+  REQUIRE(bytes.ok());
+  proto::GraphDef def;
+  REQUIRE(def.ParseFromString(*bytes));
+  for (const proto::NodeDef& node : def.node()) {
+    CHECK(node.op() != "_SetIteratorDataset");
+    if (node.name() != "init") continue;
+    CHECK(node.op() == "MakeIterator");
+    REQUIRE(node.input_size() == 3);
+    CHECK(node.input(0) == "one");
+    CHECK(node.input(1) == "it");
+    CHECK(node.input(2) == "^c");
+  }
+  TestEngine other;
+  REQUIRE(from_graph_def(*bytes, other.graph).ok());
+  CHECK(other.value({}, *other.graph.output("y:0")).identical(Tensor::scalar(3.f)));
+}
+
 TEST_CASE("a frozen graph has convolutions of groups in functions to compile") {
   Frozen t;
   const auto numbers = [](const Shape& shape) {
