@@ -559,6 +559,9 @@ Session::~Session() { impl_->close(); }
 
 void Session::close() { impl_->close(); }
 
+Status Session::may_wait(std::string_view what, std::string_view instead) const {
+  return impl_->e->may_wait(what, instead);
+}
 Engine& Session::engine() const { return *impl_->engine; }
 const Graph& Session::graph() const { return impl_->graph; }
 CostModel Session::costs() const { return impl_->costs(); }

@@ -254,7 +254,7 @@ std::future<RunResult> Batcher::run_future(std::vector<Tensor> values) {
 }
 
 RunResult Batcher::run(std::vector<Tensor> values) {
-  TROUPE_RETURN_IF_ERROR(state_->session().engine().may_wait("Batcher::run"));
+  TROUPE_RETURN_IF_ERROR(state_->session().may_wait("Batcher::run"));
   return run_future(std::move(values)).get();
 }
 

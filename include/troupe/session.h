@@ -182,6 +182,9 @@ class Session {
   Result<PartialRun> partial_run(const OutputList& feeds, const OutputList& fetches, const NodeList& targets = {},
                                  const RunOptions& options = {});
 
+  /// Engine::may_wait() of its engine, which may have gone: for functions that wait for its steps.
+  Status may_wait(std::string_view what, std::string_view instead = "it from a thread of your own") const;
+
   Engine& engine() const;
   const Graph& graph() const;
   /// SessionOptions::costs with what steps have measured since, of the nodes that compute: nanoseconds of each firing,

@@ -209,6 +209,9 @@ TEST_CASE("without an engine, and from a callback, requests end with errors") {
   std::vector<std::future<RunResult>> answers;
   for (int i = 0; i < 100; ++i) answers.push_back(batcher->run_future({row(1, 2)}));
   for (auto& answer : answers) CHECK(answer.get().error().code == Code::kFailedPrecondition);
+  f.engine.reset();
+  CHECK(batcher->run({row(1, 2)}).error().code == Code::kFailedPrecondition);
+  CHECK(batcher->run_future({row(1, 2)}).get().error().code == Code::kFailedPrecondition);
 }
 
 }  // namespace
