@@ -84,6 +84,7 @@ class Pipeline::Impl {
 
   Status initialise() {
     TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::initialise"));
+    TROUPE_RETURN_IF_ERROR(between_runs("initialise"));
     TROUPE_RETURN_IF_ERROR(begin([&] { return assign_initial(); }));
     const std::lock_guard lock(mutex_);
     if (source_) return {};
@@ -139,6 +140,7 @@ class Pipeline::Impl {
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
     TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::run"));
     if (batches < 0) return invalid_argument("run: batches must be at least 0, got {}", batches);
+    TROUPE_RETURN_IF_ERROR(between_runs("run"));
     if (!source_) {
       TROUPE_ASSIGN(std::shared_ptr<BatchSource> source, BatchSource::make(*batches_));
       const std::lock_guard lock(mutex_);
@@ -373,6 +375,11 @@ class Pipeline::Impl {
     int64_t batches = 0;
   };
 
+  /// The error of a call `what` amid a run, that is in on_step.
+  Status between_runs(const char* what) const {
+    if (!running_) return {};
+    return make_error(Code::kFailedPrecondition, "{}: the pipeline is in a run, which must end first", what);
+  }
   /// Carries `assign` out, which gives variables their first values.
   Status begin(const std::function<Status()>& assign) {
     return watch_ && !source_ ? watch_->begin(mutex_, changed_, options_.recovery.wait, assign) : assign();
@@ -714,7 +721,7 @@ Result<Metrics> Pipeline::Impl::evaluate(const Dataset& batches) {
     lock.lock();
     tests_.reset();
     if (metrics.ok()) return metrics;
-    const bool stopped = std::exchange(stop_, false);
+    const bool stopped = running_ ? stop_ : std::exchange(stop_, false);  // in on_step the run ends by it too
     if (stopped || running_ || !may_be_lost(metrics.error()) || Clock::now() >= give_up) return metrics;
     if (!error_) error_ = metrics.error();
   }

@@ -90,6 +90,7 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
   Launches launches;
   Status faults;  // of on_step
   std::unique_lock lock(mutex_);
+  TROUPE_RETURN_IF_ERROR(between_runs("run"));
   const int64_t lost_before = lost_;
   begin_wait();
   look_after_tasks();
@@ -222,7 +223,7 @@ Result<Metrics> Trainer::Impl::evaluate(const Dataset& batches) {
       if (broken_) recover(lock, true);
       catch_up(lock, true);
       if (broken_ || !(running_ || idle())) {
-        stop_ = false;
+        if (!running_) stop_ = false;  // else the run ends by it too
         return make_error(Code::kCancelled, "the evaluation was stopped while a task was lost: {}",
                           broken_ ? broken_->message : "its updates are being made again");
       }
@@ -238,7 +239,7 @@ Result<Metrics> Trainer::Impl::evaluate(const Dataset& batches) {
     std::unique_lock lock(mutex_);
     evaluated_.reset();
     if (metrics.ok()) return metrics;
-    const bool stopped = std::exchange(stop_, false);
+    const bool stopped = running_ ? stop_ : std::exchange(stop_, false);  // in on_step the run ends by it too
     if (stopped || !may_be_lost(metrics.error()) || Clock::now() >= give_up) return metrics;
     // What is not there it does without, or waits for.
     if (watch_->lost(vital_)) lose(metrics.error());

@@ -197,6 +197,11 @@ class Trainer::Impl {
 
   /// Tells which tasks the steps need, and which all of them do.
   void watch_tasks();
+  /// The error of a call `what` amid a run, from on_step or another thread.
+  Status between_runs(const char* what) const {
+    if (!running_) return {};
+    return make_error(Code::kFailedPrecondition, "{}: the trainer is in a run, which must end first", what);
+  }
   /// Carries `assign` out, which gives variables their first values.
   Status begin(const std::function<Status()>& assign) {
     return watch_ && !input_started_ ? watch_->begin(mutex_, changed_, options_.recovery.wait, assign) : assign();

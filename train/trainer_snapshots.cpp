@@ -10,6 +10,10 @@ namespace troupe::nn {
 
 Status Trainer::Impl::initialise() {
   TROUPE_RETURN_IF_ERROR(engine_.may_wait("Trainer::initialise"));
+  {
+    const std::lock_guard lock(mutex_);
+    TROUPE_RETURN_IF_ERROR(between_runs("initialise"));
+  }
   TROUPE_RETURN_IF_ERROR(begin([&] { return assign_initial(); }));
   std::lock_guard lock(mutex_);
   if (input_started_) return {};

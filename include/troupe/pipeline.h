@@ -127,7 +127,8 @@ class Pipeline {
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
 
-  /// Assigns every variable its initial value. Before the first run step() is then 0, also after a restore().
+  /// Assigns every variable its initial value. Before the first run step() is then 0, also after a restore(). Error:
+  /// kFailedPrecondition in a run, that is in on_step.
   Status initialise();
   /// initialise(), then the values of a checkpoint, all or none; step() goes on from its global step.
   /// Errors as of Trainer::restore.
@@ -138,7 +139,8 @@ class Pipeline {
   /// the batches in flight go on beside it, the next waits for it. What it throws stops the run and is its error. On
   /// simulated devices the clock stands still while batches_in_flight batches are started, so a run of no more batches
   /// has an exact schedule. Errors: the first of any step, which ends the others; the pipeline then only repeats it. A
-  /// loss that is not finite, a batch that micro_batches does not divide. For lost tasks see RecoveryOptions.
+  /// loss that is not finite, a batch that micro_batches does not divide; kFailedPrecondition in a run, that is in
+  /// on_step. For lost tasks see RecoveryOptions.
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step = {});
   /// The run in progress (or else the next one) ends after the batches in flight, at most batches_in_flight, which
   /// on_step still gets. It does not wait for a batch that the dataset has not given: that is the first of the next

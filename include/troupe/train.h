@@ -183,7 +183,8 @@ class Trainer {
   ~Trainer();
   Trainer(const Trainer&) = delete;
 
-  /// Assigns every variable its initial value. Before the first run step() is then 0, also after a restore().
+  /// Assigns every variable its initial value. Before the first run step() is then 0, also after a restore(). Error:
+  /// kFailedPrecondition in a run, that is in on_step.
   Status initialise();
   /// initialise(), then the values of a checkpoint, all or none, in any mode whatever mode it comes from; step() goes
   /// on from its global step. What the checkpoint lacks keeps its initial value. Errors: kInvalidArgument for a
@@ -196,8 +197,8 @@ class Trainer {
   /// it until kMostReports reports of a replica wait: that replica then begins its next step when one of them is taken
   /// (in kLocal, where a snapshot is asked for, it first goes on to the next average). What on_step throws stops the
   /// run and is its error. A dataset that has no element ready is waited for without a step in flight. Errors: the
-  /// first of any loop; the trainer then only repeats it. A loss that is not finite names its step. For lost tasks see
-  /// RecoveryOptions: steps that are made again are reported again.
+  /// first of any loop; the trainer then only repeats it; kFailedPrecondition in a run, that is in on_step. A loss that
+  /// is not finite names its step. For lost tasks see RecoveryOptions: steps that are made again are reported again.
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step = {});
   /// The run in progress (or else the next one) ends after the steps in flight, which have their batches: it does not
   /// wait for a dataset that is silent. on_step still gets the reports of all steps that were made: at most

@@ -5,6 +5,7 @@
 
 #include "tests/train/pipeline_fixture.h"
 #include "tests/train/trainer_fixture.h"
+#include "troupe/dataset_queue.h"
 
 namespace troupe::nn {
 namespace {
@@ -67,6 +68,69 @@ TEST_CASE("a stop before a run ends the next run alone") {
   CHECK(trainer->run(0)->updates == 0);
   CHECK(trainer->run(-1).error().code == Code::kInvalidArgument);
   CHECK(trainer->step() == 4);
+}
+
+TEST_CASE("a stop that comes while on_step tests ends the test and the run") {
+  const auto check = [](auto& trained, const Dataset& silent) {
+    bool tested = false;
+    const auto run = trained.run(1'000, [&](const StepReport&) {
+      if (std::exchange(tested, true)) return;
+      trained.stop();
+      const auto metrics = trained.evaluate(silent);
+      REQUIRE_FALSE(metrics.ok());
+      CHECK(metrics.error().code == Code::kCancelled);
+    });
+    REQUIRE(run.ok());
+    CHECK(run->stopped);
+    CHECK(run->updates < 1'000);
+    CHECK(trained.run(2)->updates == 2);
+  };
+  auto engine = engine_of(2);
+  SECTION("of a trainer") {
+    const Mode m = GENERATE(from_range(modes(1)));
+    INFO(m.name);
+    auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), one_layer);
+    REQUIRE(trainer->initialise().ok());
+    const auto queue = DatasetQueue::create({DType::kFloat32, DType::kInt32}, {{16, 2}, {16}}).value();
+    check(*trainer, Dataset::from_queue(queue));
+  }
+  SECTION("of a pipeline") {
+    auto pipeline = pipeline_of(*engine, stages_of(2), points(32), options_of_pipeline());
+    const Dataset batches = points(1);
+    const auto queue = DatasetQueue::create(batches.dtypes(), batches.shapes()).value();
+    check(*pipeline, Dataset::from_queue(queue));
+  }
+}
+
+TEST_CASE("a run is not begun, and nothing is initialised, in the on_step of another run") {
+  const auto check = [](auto& trained) {
+    int reports = 0;
+    const auto run = trained.run(12, [&](const StepReport&) {
+      if (++reports != 2) return;
+      CHECK(trained.run(1).error().code == Code::kFailedPrecondition);
+      CHECK(trained.initialise().error().code == Code::kFailedPrecondition);
+    });
+    INFO(message_of(run));
+    REQUIRE(run.ok());
+    CHECK(run->updates == 12);
+    CHECK(reports >= 12);
+    CHECK(trained.step() == 12);
+    CHECK(step_of(trained.snapshot().value()).value() == 12);
+  };
+  auto engine = engine_of(2);
+  SECTION("of a trainer") {
+    const Mode m = GENERATE(from_range(modes(0)));
+    INFO(m.name);
+    auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), one_layer);
+    REQUIRE(trainer->initialise().ok());
+    check(*trainer);
+    CHECK(trainer->initialise().ok());
+  }
+  SECTION("of a pipeline") {
+    auto pipeline = pipeline_of(*engine, stages_of(2), points(16), options_of_pipeline());
+    check(*pipeline);
+    CHECK(pipeline->initialise().ok());
+  }
 }
 
 TEST_CASE("a snapshot that is asked for behind a stop is given while the run ends") {
