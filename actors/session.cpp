@@ -477,7 +477,8 @@ void Session::Impl::close() {
     for (const StepRef& step : running)
       abort_step(step, make_error(Code::kCancelled, "the session was closed"), *e->directory);
   });
-  if (e->on_own_thread()) return;  // the callback under way is one of those to be waited for
+  // The callback under way is one of those to be waited for; an actor of the system may have the thread that they need.
+  if (!e->check_thread("Session::close", "it from a thread of your own").ok()) return;
   std::unique_lock lock(idle_mutex);
   idle.wait(lock, [this] { return in_flight == 0; });
 }

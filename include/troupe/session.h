@@ -130,7 +130,8 @@ class Session {
   /// Cancels the steps in flight and waits until the callbacks of all runs begun before have returned, also of those
   /// that failed before a step began: as long as the kernels at work take, whatever the steps wait for. Later runs are
   /// errors (kFailedPrecondition). Any thread, more than once, also while the engine ends on another. In a callback of
-  /// the engine it does not wait, and the graph must then outlive the steps in flight.
+  /// the engine, and in an actor of its system that is not detached, it does not wait, and the graph must then outlive
+  /// the steps in flight.
   void close();
 
   /// Runs what the fetches and targets need, once, and returns the fetched tensors in order. Nodes beyond feeds do not

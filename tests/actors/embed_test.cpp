@@ -4,6 +4,7 @@
 
 #include <caf/all.hpp>
 #include <catch2/catch.hpp>
+#include <latch>
 
 #include "tests/engine/fixtures.h"
 
@@ -85,6 +86,48 @@ TEST_CASE("an actor may not wait for a step, which may need its thread, unless i
   caf::actor_system_config config;
   caf::actor_system system(config);
   check(*create_engine(system, {.cpu_threads = {1}, .op_library = testing::op_library()}).value());
+}
+
+/// Owns a session, begins steps and ends.
+class Owner : public caf::event_based_actor {
+ public:
+  Owner(caf::actor_config& config, std::unique_ptr<Session> session, Output fetch, std::latch& answers,
+        std::promise<void>& gone)
+      : caf::event_based_actor(config), session_(std::move(session)), fetch_(fetch), answers_(answers), gone_(gone) {}
+  caf::behavior make_behavior() override {
+    return {[this](int steps) {
+      for (int i = 0; i < steps; ++i)
+        session_->run_async({}, {fetch_}, {}, [&answers = answers_](const RunResult&) { answers.count_down(); });
+      session_.reset();
+      gone_.set_value();
+      quit();
+    }};
+  }
+
+ private:
+  std::unique_ptr<Session> session_;
+  const Output fetch_;
+  std::latch& answers_;
+  std::promise<void>& gone_;
+};
+
+TEST_CASE("an actor destroys its session amid steps, also where its thread is the only one") {
+  const auto threads = static_cast<size_t>(GENERATE(1, 2));
+  caf::actor_system_config config;
+  config.set("scheduler.max-threads", threads);
+  caf::actor_system system(config);
+  auto engine = create_engine(system, {.cpu_threads = {1, 1}}).value();
+  Graph graph(engine->ops());
+  const Scope scope(graph);
+  const Output x = scope.device("/cpu:0").constant(1.f), y = scope.device("/cpu:1").op("Neg", {x});
+  constexpr int kSteps = 20;
+  std::latch answers(kSteps);
+  std::promise<void> gone;
+  const caf::actor owner =
+      system.spawn<Owner>(std::make_unique<Session>(*engine, graph), y, std::ref(answers), std::ref(gone));
+  caf::anon_send(owner, kSteps);
+  REQUIRE(gone.get_future().wait_for(std::chrono::minutes(1)) == std::future_status::ready);
+  answers.wait();
 }
 
 TEST_CASE("a step that cannot start is answered too") {
