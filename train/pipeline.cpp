@@ -33,9 +33,10 @@ class Pipeline::Impl {
       (void)watch_.release();
       return;
     }
-    if (engine_.on_engine_thread())
+    if (!engine_.may_wait("the destructor").ok())
       detail::abort_with(make_error(Code::kFailedPrecondition,
-                                    "pipeline '{}' is destroyed in a callback of the engine, which it would wait for",
+                                    "pipeline '{}' is destroyed in a callback of the engine, or in an actor of its "
+                                    "system, which it would wait for",
                                     options_.name));
     take_watch().reset();
     all_steps_.cancel();

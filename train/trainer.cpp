@@ -20,10 +20,11 @@ Trainer::Impl::~Impl() {
     (void)watch_.release();
     return;
   }
-  if (engine_.on_engine_thread())
-    detail::abort_with(make_error(Code::kFailedPrecondition,
-                                  "trainer '{}' is destroyed in a callback of the engine, which it would wait for",
-                                  options_.name));
+  if (!engine_.may_wait("the destructor").ok())
+    detail::abort_with(make_error(
+        Code::kFailedPrecondition,
+        "trainer '{}' is destroyed in a callback of the engine, or in an actor of its system, which it would wait for",
+        options_.name));
   std::unique_lock lock(mutex_);
   closing_ = true;
   const auto wanted = std::exchange(wanted_, {});

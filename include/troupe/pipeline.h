@@ -100,8 +100,8 @@ struct PipelineStage {
 };
 
 /// Owns graph, session and loop. All calls come from one thread at a time; stop() and snapshot() from any. On a thread
-/// of the engine, that is in a callback, they are errors (but stop()), and the destructor, which cannot return one,
-/// ends the program with a line that says so.
+/// of the engine, that is in a callback, and in an actor of its system that is not detached, they are errors (but
+/// stop()), and the destructor, which cannot return one, ends the program with a line that says so.
 ///
 /// But for `asynchronous`, the variables are bit for bit those of a run without a pipeline that takes the same
 /// micro-batches one after the other and adds up their gradients of loss / micro_batches in that order, whatever the

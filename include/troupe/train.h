@@ -160,8 +160,9 @@ struct Metrics {
 Result<int64_t> step_of(const Snapshot& snapshot);
 
 /// Owns graph, session and loops. run(), evaluate(), initialise() and restore() come from one thread at a time; stop()
-/// and snapshot() from any. On a thread of the engine, that is in a callback, they are errors (but stop()), and the
-/// destructor, which cannot return one, ends the program with a line that says so.
+/// and snapshot() from any. On a thread of the engine, that is in a callback, and in an actor of its system that is
+/// not detached, they are errors (but stop()), and the destructor, which cannot return one, ends the program with a
+/// line that says so.
 ///
 /// kSync and kLocal: the same seed, dataset and devices give bit-identical variables: batches go to replicas in turn by
 /// a queue for each, sums have a fixed order, only the first replica moves moving averages, and random ops (dropout)
