@@ -30,6 +30,9 @@ class Trace;
 class CancelToken {
  public:
   CancelToken();
+  // Copied where others would be moved, so that there is none without a state.
+  CancelToken(const CancelToken&) = default;
+  CancelToken& operator=(const CancelToken&) = default;
   void cancel();
   bool cancelled() const;
 

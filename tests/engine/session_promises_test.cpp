@@ -128,6 +128,13 @@ TEST_CASE("many threads cancel and use one token at once; each run ends, and lat
   }
 }
 
+TEST_CASE("a token that was moved is still one") {
+  CancelToken token;
+  const CancelToken other = std::move(token);
+  token.cancel();  // NOLINT(bugprone-use-after-move)
+  CHECK(other.cancelled());
+}
+
 TEST_CASE("a token may be cancelled in the callback of its run, and go before the run does") {
   TestEngine t;
   const Output got = t.dequeue(t.queue("q", DType::kInt32), DType::kInt32);
