@@ -4,6 +4,7 @@
 #include <caf/all.hpp>
 
 #include "actors/engine_impl.h"
+#include "actors/homes.h"
 
 namespace troupe {
 
@@ -18,6 +19,10 @@ void run_step(Session& session, const std::shared_ptr<Session::Prepared>& prepar
 }
 
 Result<std::unique_ptr<Engine>> create_engine(caf::actor_system& system, EngineOptions options) {
+  if (!options.cluster.spec.empty() && Homes(system, 0).on_worker())
+    return make_error(Code::kFailedPrecondition,
+                      "create_engine would wait for itself: it was called by an actor, on a thread of the actor system "
+                      "whose tasks it waits for; call it from a thread of your own");
   return EngineMaker::make(std::move(options), &system);
 }
 

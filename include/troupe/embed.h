@@ -40,8 +40,8 @@ void run_step(Session& session, const std::shared_ptr<Session::Prepared>& prepar
 /// engine's speed the system should have a worker for each CPU device, the work-stealing policy (CAF's default) and
 /// "scheduler.max-throughput" 1. How often its idle workers wake is the system's to say; those of an engine with a
 /// system of its own rest. One with options.cluster waits for the tasks, so that no actor of the system may make it.
-/// Errors: as Engine::create; with options.cluster kFailedPrecondition where the system has not loaded
-/// caf::io::middleman, with CAF's own multiplexer.
+/// Errors: as Engine::create; with options.cluster kFailedPrecondition in an actor of the system that is not
+/// detached, and where that has not loaded caf::io::middleman, with CAF's own multiplexer.
 Result<std::unique_ptr<Engine>> create_engine(caf::actor_system& system, EngineOptions options = {});
 
 /// A task of a cluster (ClusterWorker::start) whose actors run in `system`, and whose connections its middleman serves:

@@ -252,4 +252,30 @@ TEST_CASE("an actor system that cannot carry a cluster is an error that says wha
   CHECK_FALSE(start_worker(own.system, task).ok());
 }
 
+/// Makes a client within its handler.
+class Making : public caf::event_based_actor {
+ public:
+  Making(caf::actor_config& config, const EngineOptions& options, std::promise<Status>& made)
+      : caf::event_based_actor(config), options_(options), made_(made) {}
+  caf::behavior make_behavior() override {
+    made_.set_value(create_engine(system(), options_).status());
+    return {};
+  }
+
+ private:
+  const EngineOptions options_;
+  std::promise<Status>& made_;
+};
+
+TEST_CASE("an actor may not make a client in its system, which would wait for its thread") {
+  const SocketCluster tasks(1, false);
+  OwnSystem own(1);
+  std::promise<Status> made;
+  own.system.spawn<Making>(tasks.options, std::ref(made));
+  const Status status = made.get_future().get();
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.error().code == Code::kFailedPrecondition);
+  CHECK(status.error().message.find("an actor") != std::string::npos);
+}
+
 }  // namespace troupe
