@@ -160,8 +160,9 @@ TROUPE_PREDICATE(Greater, a > b);
 TROUPE_PREDICATE(GreaterEqual, a >= b);
 TROUPE_PREDICATE(Equal, a == b);
 TROUPE_PREDICATE(NotEqual, a != b);
-TROUPE_PREDICATE(LogicalAnd, a&& b);
-TROUPE_PREDICATE(LogicalOr, a || b);
+// Without branches, so that loops over them are vectorised.
+TROUPE_PREDICATE(LogicalAnd, static_cast<bool>(a& b));
+TROUPE_PREDICATE(LogicalOr, static_cast<bool>(a | b));
 #undef TROUPE_PREDICATE
 
 }  // namespace troupe::binary_functors

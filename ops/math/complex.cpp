@@ -24,7 +24,16 @@ struct Phase {
   template <class T> static Real<T> apply(T x) { return std::arg(x); }
 };
 struct Magnitude {
-  template <class T> static Real<T> apply(T x) { return std::abs(x); }
+  /// Squares of floats neither overflow nor vanish in float64.
+  template <class T> static Real<T> apply(T x) {
+    if constexpr (std::is_same_v<T, complex64>) {
+      const double real = x.real(), imag = x.imag();
+      const bool infinite = std::isinf(x.real()) || std::isinf(x.imag());  // also beside NaN
+      return infinite ? HUGE_VALF : static_cast<float>(std::sqrt(real * real + imag * imag));
+    } else {
+      return std::abs(x);
+    }
+  }
 };
 
 Output zero_like(GradientContext& c, Output real) { return scalar_like(c, real.dtype(), 0); }

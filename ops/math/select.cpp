@@ -40,6 +40,36 @@ Result<int> check_sum(const KernelContext& c, const PartialShape& wanted) {
 
 namespace {
 
+/// out[i] = chosen[i] ? a[i] : b[i], where a and b are one element for all with step 0. By bits, since a branch for
+/// each element is as often foretold wrongly as the choice is random. `out` may be a or b.
+template <class S>
+[[gnu::always_inline]] inline void choose_body(const bool* chosen, const S* a, int64_t step_a, const S* b,
+                                               int64_t step_b, S* out, int64_t n) {
+  const auto mix = [](bool yes, S x, S y) { return static_cast<S>(y ^ ((x ^ y) & static_cast<S>(-S(yes)))); };
+  if (step_a && step_b) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) out[i] = mix(chosen[i], a[i], b[i]);
+  } else if (step_a) {
+    const S y = *b;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) out[i] = mix(chosen[i], a[i], y);
+  } else {
+    const S x = *a;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) out[i] = mix(chosen[i], x, b[i * step_b]);
+  }
+}
+#define TROUPE_CHOOSE(S)                                                                                             \
+  TROUPE_SIMD_CLONES void choose(const bool* chosen, const S* a, int64_t step_a, const S* b, int64_t step_b, S* out, \
+                                 int64_t n) {                                                                        \
+    choose_body(chosen, a, step_a, b, step_b, out, n);                                                               \
+  }
+TROUPE_CHOOSE(uint8_t)
+TROUPE_CHOOSE(uint16_t)
+TROUPE_CHOOSE(uint32_t)
+TROUPE_CHOOSE(uint64_t)
+#undef TROUPE_CHOOSE
+
 class SelectKernel final : public ComputeKernel {
  public:
   explicit SelectKernel(const KernelInit& init) : legacy_(init.op == "Select") {}
@@ -56,6 +86,8 @@ class SelectKernel final : public ComputeKernel {
       S* out = static_cast<S*>(y.mutable_raw());
       const S *a = static_cast<const S*>(then.raw()), *b = static_cast<const S*>(other.raw());
       for_each_run(plan, c.threads(), kCheapGrain, [&](int64_t at, const std::array<int64_t, 3>& in, int64_t n) {
+        if constexpr (std::is_integral_v<S>)
+          if (step[0]) return choose(chosen + in[0], a + in[1], step[1], b + in[2], step[2], out + at, n);
         for (int64_t i = 0; i < n; ++i)
           out[at + i] = chosen[in[0] + i * step[0]] ? a[in[1] + i * step[1]] : b[in[2] + i * step[2]];
       });

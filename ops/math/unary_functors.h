@@ -59,6 +59,7 @@ struct Expm1 {
 struct Log1p {
   template <class T> TROUPE_HOST_DEVICE static T apply(T x) {
     if constexpr (is_complex_type<T>) return std::abs(x) < 1e-8f ? x : T(std::log(1.0 + std::complex<double>(x)));
+    else if constexpr (std::is_same_v<T, float>) return fast_math::log1p(x);
     else return std::log1p(x);
   }
 };
@@ -80,7 +81,12 @@ struct Erf {
     else return std::erf(x);
   }
 };
-TROUPE_UNARY(Erfc, std::erfc(x));
+struct Erfc {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T x) {
+    if constexpr (std::is_same_v<T, float>) return fast_math::erfc(x);
+    else return std::erfc(x);
+  }
+};
 TROUPE_UNARY(Floor, std::floor(x));
 TROUPE_UNARY(Ceil, std::ceil(x));
 TROUPE_UNARY(Rint, std::nearbyint(x));

@@ -101,6 +101,64 @@ struct Reduced {
 #endif
 }
 
+/// t * exp(P(t) - x^2) with t = 1 / (1 + |x| / 2), exact for large x too: x^2 is h^2 + (x - h)(x + h), where h is x
+/// with 12 bits, whose square is exact. The polynomial is of Press et al., "Numerical Recipes", erfcc.
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline float erfc(float x) {
+#ifdef __CUDA_ARCH__
+  return ::erfcf(x);
+#else
+  float a = std::fabs(x);
+  a = bounded(a, a > 10.5f, 10.5f);
+  const float h = std::bit_cast<float>(std::bit_cast<int32_t>(a) & ~0xfff), t = 1.0f / (1.0f + 0.5f * a);
+  float p = 0.17087277f;
+  p = p * t - 0.82215223f;
+  p = p * t + 1.48851587f;
+  p = p * t - 1.13520398f;
+  p = p * t + 0.27886807f;
+  p = p * t - 0.18628806f;
+  p = p * t + 0.09678418f;
+  p = p * t + 0.37409196f;
+  p = p * t + 1.00002368f;
+  p = p * t - 1.26551223f;
+  const float r = t * fast_math::exp(p - (a - h) * (a + h)) * fast_math::exp(-h * h);
+  const int32_t negative = std::bit_cast<int32_t>(x) >> 31;  // 2 - r there, by bits: no branch
+  return std::bit_cast<float>(std::bit_cast<int32_t>(r) ^ (negative & std::bit_cast<int32_t>(-0.0f))) +
+         std::bit_cast<float>(negative & std::bit_cast<int32_t>(2.0f));
+#endif
+}
+
+/// The logarithm of a normal positive number: 2^n m with m from sqrt(1/2) to sqrt(2), and a polynomial of m - 1
+/// (Cephes).
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline float log_of_normal(float x) {
+  const int32_t shifted = std::bit_cast<int32_t>(x) - 0x3f3504f3;  // the bits of sqrt(1/2)
+  const auto n = static_cast<float>(shifted >> 23);
+  const float f = std::bit_cast<float>((shifted & 0x7fffff) + 0x3f3504f3) - 1.0f, z = f * f;
+  float p = 7.0376836292e-2f;
+  p = p * f - 1.1514610310e-1f;
+  p = p * f + 1.1676998740e-1f;
+  p = p * f - 1.2420140846e-1f;
+  p = p * f + 1.4249322787e-1f;
+  p = p * f - 1.6668057665e-1f;
+  p = p * f + 2.0000714765e-1f;
+  p = p * f - 2.4999993993e-1f;
+  p = p * f + 3.3333331174e-1f;
+  return n * 0.693359375f + (f + (p * f * z - 0.5f * z + n * -2.12194440e-4f));
+}
+
+/// log(u) + (x - (u - 1)) / u with u = 1 + x rounded; -infinity at -1, NaN below.
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline float log1p(float x) {
+#ifdef __CUDA_ARCH__
+  return ::log1pf(x);
+#else
+  const float u = 1.0f + x;
+  float y = log_of_normal(u) + (x - (u - 1.0f)) / u;
+  y = bounded(y, std::fabs(x) < 1e-8f, x);  // -0 too
+  y = bounded(y, x == -1.0f, -HUGE_VALF);
+  y = bounded(y, !(x >= -1.0f), std::bit_cast<float>(0x7fc00000));
+  return bounded(y, x == HUGE_VALF, HUGE_VALF);
+#endif
+}
+
 [[gnu::always_inline]] TROUPE_HOST_DEVICE inline float sigmoid(float x) { return 1.0f / (1.0f + fast_math::exp(-x)); }
 
 }  // namespace troupe::fast_math
