@@ -11,6 +11,7 @@
 namespace troupe {
 namespace {
 
+constexpr int64_t kShortLine = 64;   // elements of lines for which calls are dear
 constexpr int64_t kBlock = 4096;     // elements summed before their sum joins the others
 constexpr int64_t kChunk = 1024;     // columns a unit of work takes at once
 constexpr int64_t kRowBlock = 256;   // rows summed before their sums join the others
@@ -29,6 +30,9 @@ class ReductionLoop {
     if (segments == 1) {
       parallel_for(threads_, outputs, std::max<int64_t>(kCheapGrain / std::max<int64_t>(total, 1), 1),
                    [&](int64_t begin, int64_t end) {
+                     // Lines that lie one after the other.
+                     if (loops_.lines && total == plan_.inner && total <= kShortLine)
+                       return loops_.lines(out_ + begin * size_, x_ + begin * total * size_, end - begin, total);
                      for (int64_t o = begin; o < end; ++o) {
                        AccumulatorRoom acc;
                        loops_.init(&acc, 1);

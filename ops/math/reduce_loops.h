@@ -24,6 +24,7 @@ struct ReduceLoops {
   void (*rows)(void* acc, const void* x, int64_t n) = nullptr;       // n accumulators take an element each
   void (*merge)(void* acc, const void* other, int64_t n) = nullptr;  // n accumulators take one more each
   void (*finish)(void* out, const void* acc, int64_t n, int64_t count) = nullptr;  // results; count met in each
+  void (*lines)(void* out, const void* x, int64_t lines, int64_t n) = nullptr;  // results of short lines of n; or none
 };
 
 /// Reduces x over the dimensions where `reduced` is true into `out`, whose elements are in the order of the others.

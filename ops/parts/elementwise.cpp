@@ -2,9 +2,28 @@
 // Broadcasting, threads and buffer reuse around element-wise loops.
 #include "ops/parts/elementwise.h"
 
+#include <algorithm>
 #include <atomic>
+#include <vector>
 
 namespace troupe {
+namespace {
+
+/// Elements of a row for which a call each is dear, rows worth it to be taken together, and elements of these.
+constexpr int64_t kDearRow = 64, kManyShortRows = 128, kRowsElements = 1024;
+
+/// The operand, 0 or 1, that is one short row for each of many of the other, as a number for each channel is; or -1.
+/// Several of it side by side make rows worth a loop.
+int short_row_of_all(const Broadcast& plan) {
+  if (plan.rank != 2 || plan.run() >= kDearRow || plan.runs() <= kManyShortRows) return -1;
+  for (const int i : {0, 1})
+    if (plan.stride[i][0] == 0 && plan.stride[i][1] == 1 && plan.stride[1 - i][0] == plan.run() &&
+        plan.stride[1 - i][1] == 1)
+      return i;
+  return -1;
+}
+
+}  // namespace
 
 Status same_shapes(const Shape& a, const Shape& b) {
   if (a != b) return invalid_argument("shapes {} and {} differ", a.str(), b.str());
@@ -57,11 +76,26 @@ Status BinaryKernel::compute(KernelContext& c) {
   const Operands operands = left ? Operands::kLeftScalar : right ? Operands::kRightScalar : Operands::kBoth;
   std::atomic<bool> ok{true};
   char* out = static_cast<char*>(y.mutable_raw());
-  for_each_run(plan, c.threads(), grain_, [&](int64_t at, const std::array<int64_t, 3>& in, int64_t n) {
-    if (!loop_(out + at * out_size, static_cast<const char*>(a.raw()) + in[0] * size,
-               static_cast<const char*>(b.raw()) + in[1] * size, n, operands))
-      ok = false;
-  });
+  if (const int operand = short_row_of_all(plan); operand >= 0) {
+    const int64_t run = plan.run(), times = kRowsElements / run;
+    const char* data[2] = {static_cast<const char*>(a.raw()), static_cast<const char*>(b.raw())};
+    std::vector<char> rows(static_cast<size_t>(times * run * size));
+    for (int64_t i = 0; i < times; ++i) std::copy_n(data[operand], run * size, rows.data() + i * run * size);
+    parallel_for(c.threads(), plan.runs(), std::max<int64_t>(grain_ / run, 1), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; row += times) {
+        const char* of[2] = {rows.data(), rows.data()};
+        of[1 - operand] = data[1 - operand] + row * run * size;
+        if (!loop_(out + row * run * out_size, of[0], of[1], std::min(times, end - row) * run, Operands::kBoth))
+          ok = false;
+      }
+    });
+  } else {
+    for_each_run(plan, c.threads(), grain_, [&](int64_t at, const std::array<int64_t, 3>& in, int64_t n) {
+      if (!loop_(out + at * out_size, static_cast<const char*>(a.raw()) + in[0] * size,
+                 static_cast<const char*>(b.raw()) + in[1] * size, n, operands))
+        ok = false;
+    });
+  }
   if (!ok) return invalid_argument("{}", fault_);
   c.set_output(0, std::move(y));
   return {};
