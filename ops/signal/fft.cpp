@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fourier transforms of the last one, two or three dimensions: FFT, IFFT, RFFT, IRFFT.
+#include <map>
+#include <memory>
+#include <mutex>
+
 #include "devices/parallel.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
@@ -67,33 +71,109 @@ void each_line(const Shape& lines, const std::array<int64_t, kMaxRank>& a, const
   }
 }
 
+/// A transform of n numbers. Of an even count of real ones, the transform of n / 2 numbers, each made of two
+/// neighbours, has all that is needed.
+struct FftPlan {
+  FftPlan(int64_t n, bool real) : halved(real && n % 2 == 0), fourier(halved ? n / 2 : n) {
+    for (int64_t k = 0; halved && k <= n / 2; ++k) turns.push_back(Fourier::root(k, n));
+  }
+  const bool halved;
+  const Fourier fourier;
+  std::vector<Fourier::Number> turns;  // of halved ones, exp(-2 pi i k / n)
+};
+
 /// Transforms along dimension d of n numbers, from x, of which more is passed over, to y. Either may be real: then only
 /// half of the transform is written, or read.
-template <class In, class Out> void transform(const Tensor& x, Tensor& y, int d, int64_t n, bool inverse, int threads) {
-  constexpr bool writes_real = !is_complex_type<Out>;
+template <class In, class Out>
+void transform(const FftPlan& plan, const Tensor& x, Tensor& y, int d, int64_t n, bool inverse, int threads) {
+  constexpr bool reads_real = !is_complex_type<In>, writes_real = !is_complex_type<Out>;
+  using Lanes = Fourier::Lanes;
+  constexpr int kLanes = Fourier::kLanes;
   Shape lines = y.shape();
   lines.set(d, 1);
   const auto from = strides_of(x.shape()), to = strides_of(y.shape());
-  const int64_t read = writes_real ? n / 2 + 1 : n, written = y.shape()[d];
+  const int64_t step = from[d], step_out = to[d], half = n / 2 + 1;
+  const int64_t read = writes_real ? half : n, written = y.shape()[d], m = n / 2;
   const In* in = x.data<In>();
   Out* out = y.mutable_data<Out>();
-  parallel_for(threads, lines.elements(), 1 + kCheapGrain / (8 * n), [&](int64_t begin, int64_t end) {
-    Fourier fourier(n);
-    std::vector<Fourier::Number> line(static_cast<size_t>(n));
-    const double scale = inverse ? 1 / static_cast<double>(n) : 1;
-    each_line(lines, from, to, begin, end, [&](int64_t at, int64_t start) {
-      for (int64_t k = 0; k < read; ++k) line[k] = Fourier::Number(in[at + k * from[d]]);
-      if constexpr (writes_real) {  // the other half is the conjugate of this one
-        line[0] = line[0].real();
-        if (n % 2 == 0) line[n / 2] = line[n / 2].real();
-        for (int64_t k = 1; k < (n + 1) / 2; ++k) line[n - k] = std::conj(line[k]);
+  const double scale = inverse ? 1 / static_cast<double>(n) : 1, sign = inverse ? -1 : 1;
+  const int64_t count = lines.elements(), groups = (count + kLanes - 1) / kLanes;
+  parallel_for(threads, groups, 1 + kCheapGrain / (32 * n), [&](int64_t begin, int64_t end) {
+    std::vector<Lanes> line(static_cast<size_t>(n + 1)), work(static_cast<size_t>(plan.fourier.work_size()));
+    const auto set = [](Lanes& z, int l, double re, double im) {
+      z.re[l] = re;
+      z.im[l] = im;
+    };
+    std::array<int64_t, kLanes> at{}, start{};
+    for (int64_t g = begin; g < end; ++g) {
+      const int used = static_cast<int>(std::min<int64_t>(kLanes, count - g * kLanes));
+      int next = 0;
+      each_line(lines, from, to, g * kLanes, g * kLanes + used, [&](int64_t a, int64_t b) {
+        at[next] = a;
+        start[next++] = b;
+      });
+      for (; next < kLanes; ++next) at[next] = at[0];
+      if constexpr (reads_real) {
+        for (int l = 0; l < kLanes; ++l) {
+          const In* p = in + at[l];
+          if (plan.halved)
+            for (int64_t k = 0; k < m; ++k) set(line[k], l, p[2 * k * step], p[(2 * k + 1) * step]);
+          else
+            for (int64_t k = 0; k < n; ++k) set(line[k], l, p[k * step], 0);
+        }
+      } else {
+        for (int64_t k = 0; k < read; ++k)
+          for (int l = 0; l < kLanes; ++l) {
+            const In v = in[at[l] + k * step];
+            set(line[k], l, v.real(), writes_real && (k == 0 || 2 * k == n) ? 0.0 : sign * v.imag());
+          }
       }
-      fourier.run(line.data(), inverse);
-      for (int64_t k = 0; k < written; ++k) {
-        if constexpr (writes_real) out[start + k * to[d]] = static_cast<Out>(line[k].real() * scale);
-        else out[start + k * to[d]] = Out(line[k] * scale);
+      // With the sign of the inverse turned, conjugates give its conjugates.
+      if constexpr (writes_real) {
+        if (plan.halved) {
+          for (int64_t k = 0; k <= m - k; ++k) {  // numbers k and m - k at once, by what both are
+            const Lanes a = line[k], b = line[m - k];
+            const Fourier::Number w = plan.turns[k];
+            const Lanes even{a.re + b.re, a.im - b.im}, odd{a.re - b.re, a.im + b.im};
+            const Lanes turned{odd.re * w.real() - odd.im * w.imag(), odd.re * w.imag() + odd.im * w.real()};
+            line[k] = {even.re + turned.im, even.im - turned.re};
+            line[m - k] = {even.re - turned.im, -even.im - turned.re};
+          }
+        } else {
+          for (int64_t k = 1; k < (n + 1) / 2; ++k) line[n - k] = {line[k].re, -line[k].im};
+        }
       }
-    });
+      plan.fourier.run(line.data(), work.data());
+      if constexpr (writes_real) {
+        for (int l = 0; l < used; ++l) {
+          Out* p = out + start[l];
+          if (plan.halved)
+            for (int64_t k = 0; k < m; ++k) {
+              p[2 * k * step_out] = static_cast<Out>(line[k].re[l] * scale);
+              p[(2 * k + 1) * step_out] = static_cast<Out>(-line[k].im[l] * scale);
+            }
+          else
+            for (int64_t k = 0; k < written; ++k) p[k * step_out] = static_cast<Out>(line[k].re[l] * scale);
+        }
+      } else {
+        if (reads_real && plan.halved) {
+          line[m] = line[0];
+          for (int64_t k = 0; k <= m - k; ++k) {
+            const Lanes a = line[k], b = line[m - k];
+            const Fourier::Number w = plan.turns[k] * 0.5;
+            const Lanes even{0.5 * (a.re + b.re), 0.5 * (a.im - b.im)}, odd{a.im + b.im, b.re - a.re};
+            const Lanes turned{odd.re * w.real() - odd.im * w.imag(), odd.re * w.imag() + odd.im * w.real()};
+            line[k] = {even.re + turned.re, even.im + turned.im};
+            line[m - k] = {even.re - turned.re, turned.im - even.im};
+          }
+        }
+        using R = typename Out::value_type;
+        for (int64_t k = 0; k < written; ++k)
+          for (int l = 0; l < used; ++l)
+            out[start[l] + k * step_out] =
+                Out(static_cast<R>(line[k].re[l] * scale), static_cast<R>(sign * line[k].im[l] * scale));
+      }
+    }
   });
 }
 
@@ -126,9 +206,10 @@ template <class R> class Fft final : public ComputeKernel {
       next.set(d, shape[d]);
       TROUPE_ASSIGN(Tensor y, c.allocate(writes_real && d == last ? dtype_of<R> : dtype_of<C>, next));
       const int64_t n = lengths[d - first];
-      if (reads_real && d == last) transform<R, C>(x, y, d, n, false, c.threads());
-      else if (writes_real && d == last) transform<C, R>(x, y, d, n, true, c.threads());
-      else transform<C, C>(x, y, d, n, kind_.inverse, c.threads());
+      const std::shared_ptr<const FftPlan> plan = plan_of(n, kind_.real && d == last);
+      if (reads_real && d == last) transform<R, C>(*plan, x, y, d, n, false, c.threads());
+      else if (writes_real && d == last) transform<C, R>(*plan, x, y, d, n, true, c.threads());
+      else transform<C, C>(*plan, x, y, d, n, kind_.inverse, c.threads());
       x = std::move(y);
     }
     c.set_output(0, std::move(x));
@@ -137,7 +218,22 @@ template <class R> class Fft final : public ComputeKernel {
 
  private:
   using C = std::complex<R>;
+  /// The plans of the last step are kept: their roots take as long as a few lines.
+  std::shared_ptr<const FftPlan> plan_of(int64_t n, bool real) {
+    constexpr size_t kKept = 4;
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const FftPlan>& plan = plans_[{n, real}];
+    if (!plan) {
+      auto made = std::make_shared<const FftPlan>(n, real);
+      if (plans_.size() > kKept) plans_.clear();
+      return plans_[{n, real}] = std::move(made);
+    }
+    return plan;
+  }
+
   const FftKind kind_;
+  std::mutex mutex_;
+  std::map<std::pair<int64_t, bool>, std::shared_ptr<const FftPlan>> plans_;
 };
 
 template <int dims> Status complex_shape(ShapeContext& c) {

@@ -17,10 +17,23 @@ class Fourier {
   explicit Fourier(int64_t n);
   /// Replaces data[k] by the sum of data[j] * exp(-2 pi i j k / n); by that with +, not scaled, when `inverse`.
   void run(Number* data, bool inverse);
+  /// Numbers at the same place of kLanes sequences.
+  static constexpr int kLanes = 4;
+  struct Lanes {
+    typedef double Doubles __attribute__((vector_size(kLanes * sizeof(double)), aligned(sizeof(double))));
+    Doubles re, im;
+  };
+  /// run() of as many sequences at once, not inverse, with room for work_size() numbers. Any number of threads.
+  void run(Lanes* data, Lanes* work) const;
+  int64_t work_size() const { return convolution_ ? 2 * convolution_->size() : n_; }
+  /// exp(-2 pi i k / n).
+  static Number root(int64_t k, int64_t n);
   int64_t size() const { return n_; }
 
  private:
-  void recurse(Number* out, const Number* in, int64_t stride, size_t factor);
+  template <class N> void recurse_body(N* out, const N* in, int64_t stride, size_t factor) const;
+  void recurse(Number* out, const Number* in, int64_t stride, size_t factor) const;
+  void recurse(Lanes* out, const Lanes* in, int64_t stride, size_t factor) const;
   void forward(Number* data);
   void convolve(Number* data);
 

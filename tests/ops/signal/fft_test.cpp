@@ -64,4 +64,26 @@ TEST_CASE("transforms refuse lengths and ranks that do not fit", "[fft][bad_inpu
   CHECK_FALSE(apply_unshaped("RFFT2D", {x, I({1, 1})}).ok());
 }
 
+TEST_CASE("several transforms at once are those of one") {
+  for (int64_t n : {1, 2, 3, 4, 8, 12, 16, 48, 64, 97, 127, 256, 341, 1021}) {
+    INFO(n);
+    Fourier fourier(n);
+    std::vector<Fourier::Lanes> lanes(static_cast<size_t>(n)), work(static_cast<size_t>(fourier.work_size()));
+    std::vector<std::vector<Fourier::Number>> lines(Fourier::kLanes);
+    for (int l = 0; l < Fourier::kLanes; ++l)
+      for (int64_t i = 0; i < n; ++i) {
+        lines[l].emplace_back(std::sin(1.3 * i + l), std::cos(0.7 * i * i - l));
+        lanes[i].re[l] = lines[l][i].real();
+        lanes[i].im[l] = lines[l][i].imag();
+      }
+    fourier.run(lanes.data(), work.data());
+    for (int l = 0; l < Fourier::kLanes; ++l) {
+      fourier.run(lines[l].data(), false);
+      for (int64_t i = 0; i < n; ++i)
+        REQUIRE(std::abs(lines[l][i] - Fourier::Number(lanes[i].re[l], lanes[i].im[l])) <
+                1e-11 * static_cast<double>(n));
+    }
+  }
+}
+
 }  // namespace troupe::testing
