@@ -2,12 +2,17 @@
 // Products of row-major matrices on oneDNN and Eigen.
 #include "ops/parts/gemm.h"
 
+#include <omp.h>
+
 #include <Eigen/Core>
 #include <atomic>
+#include <complex>
+#include <cstring>
 #include <new>
 
 #include "base/memory_available.h"
 #include "devices/parallel.h"
+#include "ops/parts/instruction_sets.h"
 #ifdef TROUPE_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
 #endif
@@ -28,6 +33,118 @@ template <class T> bool eigen_gemm(const T* a, bool ta, const T* b, bool tb, T* 
   if (tb) y = Map(b, n, k).transpose();
   Eigen::Map<EigenMatrix<T>>(c, m, n).noalias() = Map(ta ? x.data() : a, m, k) * Map(tb ? y.data() : b, k, n);
   return true;
+}
+
+/// Where element [i,j] of an operand is.
+struct Distances {
+  int64_t row, column;
+};
+
+// Of the blocks of a and b that are laid out at a time, and in the caches meanwhile.
+constexpr int64_t kDepth = 256, kHeight = 64, kWidth = 64;
+constexpr int64_t kRoom = (kHeight + kWidth) * kDepth;  // numbers of such blocks
+constexpr int64_t kFewProducts = 8192;                  // for which laying out does not pay
+
+/// c[4,n] += the product of packed panels, `depth` times 4 numbers of a and n of b.
+template <class T, class V>
+[[gnu::always_inline]] inline void multiply_panels(const T* a, const T* b, int64_t depth, T* c, int64_t row_of_c,
+                                                   int64_t rows, int64_t columns) {
+  constexpr int64_t kWide = sizeof(V) / sizeof(T), kColumns = 2 * kWide;
+  V sums[4][2] = {};
+  for (int64_t p = 0; p < depth; ++p, a += 4, b += kColumns) {
+    V left, right;
+    std::memcpy(&left, b, sizeof(V));
+    std::memcpy(&right, b + kWide, sizeof(V));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      sums[i][0] += a[i] * left;
+      sums[i][1] += a[i] * right;
+    }
+  }
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) c[i * row_of_c + j] += sums[i][j / kWide][j % kWide];
+}
+
+/// c[m,n] += a b for columns [begin, end) of b and c, at most kWidth, with room for kRoom numbers; V is a vector of T.
+template <class T, class V>
+[[gnu::always_inline]] inline void packed_gemm_body(const T* a, Distances sa, const T* b, Distances sb, T* c, int64_t m,
+                                                    int64_t n, int64_t k, int64_t begin, int64_t end, T* room) {
+  constexpr int64_t kColumns = 2 * sizeof(V) / sizeof(T);
+  const int64_t panels = (end - begin + kColumns - 1) / kColumns;
+  T *const of_a = room, *const of_b = room + kHeight * kDepth;
+  for (int64_t from = 0; from < k; from += kDepth) {
+    const int64_t depth = std::min(kDepth, k - from);
+    T* to = of_b;
+    for (int64_t j = begin; j < end; j += kColumns)
+      for (int64_t p = from; p < from + depth; ++p)
+        for (int64_t q = j; q < j + kColumns; ++q) *to++ = q < end ? b[p * sb.row + q * sb.column] : T(0);
+    for (int64_t top = 0; top < m; top += kHeight) {
+      const int64_t height = std::min(kHeight, m - top);
+      to = of_a;
+      for (int64_t i = top; i < top + height; i += 4)
+        for (int64_t p = from; p < from + depth; ++p)
+          for (int64_t q = i; q < i + 4; ++q) *to++ = q < m ? a[q * sa.row + p * sa.column] : T(0);
+      for (int64_t j = 0; j < panels; ++j)
+        for (int64_t i = 0; i < height; i += 4) {
+          const int64_t column = begin + j * kColumns;
+          multiply_panels<T, V>(of_a + i * depth, of_b + j * kColumns * depth, depth, c + (top + i) * n + column, n,
+                                std::min<int64_t>(4, height - i), std::min(kColumns, end - column));
+        }
+    }
+  }
+}
+#define TROUPE_PACKED_GEMM(name, target)                                                                            \
+  template <class T, class V>                                                                                       \
+  target [[gnu::flatten]] void name(const T* a, Distances sa, const T* b, Distances sb, T* c, int64_t m, int64_t n, \
+                                    int64_t k, int64_t begin, int64_t end, T* room) {                               \
+    packed_gemm_body<T, V>(a, sa, b, sb, c, m, n, k, begin, end, room);                                             \
+  }
+TROUPE_PACKED_GEMM(packed_gemm_plain, )
+TROUPE_PACKED_GEMM(packed_gemm_avx2, TROUPE_AVX2_AND_FMA)
+TROUPE_PACKED_GEMM(packed_gemm_avx512, TROUPE_AVX512)
+#undef TROUPE_PACKED_GEMM
+
+template <class T, size_t bytes> struct VectorOf { typedef T Type __attribute__((vector_size(bytes))); };
+
+/// c[m,n] += op(a) op(b).
+template <class T> void packed_gemm(const T* a, bool ta, const T* b, bool tb, T* c, int64_t m, int64_t n, int64_t k) {
+  auto* const some = has_avx512()         ? packed_gemm_avx512<T, typename VectorOf<T, 64>::Type>
+                     : has_avx2_and_fma() ? packed_gemm_avx2<T, typename VectorOf<T, 32>::Type>
+                                          : packed_gemm_plain<T, typename VectorOf<T, 16>::Type>;
+  const Distances sa = ta ? Distances{1, m} : Distances{k, 1}, sb = tb ? Distances{1, k} : Distances{n, 1};
+  const int64_t parts = (n + kWidth - 1) / kWidth;
+  const int threads =
+      m * n * k < 2 * kGemmGrain ? 1 : static_cast<int>(std::min<int64_t>(omp_get_max_threads(), parts));
+  std::vector<T> rooms(static_cast<size_t>(threads * kRoom));
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+  for (int64_t i = 0; i < parts; ++i)
+    some(a, sa, b, sb, c, m, n, k, i * kWidth, std::min(n, (i + 1) * kWidth),
+         rooms.data() + omp_get_thread_num() * kRoom);
+}
+
+/// By four products of real and imaginary parts.
+template <class R>
+bool complex_gemm(const std::complex<R>* a, bool ta, const std::complex<R>* b, bool tb, std::complex<R>* c, int64_t m,
+                  int64_t n, int64_t k) {
+  std::vector<R> parts(static_cast<size_t>(3 * m * k + 2 * k * n + 2 * m * n));
+  R *const ar = parts.data(), *const ai = ar + m * k, *const minus = ai + m * k, *const br = minus + m * k,
+           *const bi = br + k * n, *const cr = bi + k * n, *const ci = cr + m * n;
+  for (int64_t i = 0; i < m * k; ++i) {
+    ar[i] = a[i].real();
+    ai[i] = a[i].imag();
+    minus[i] = -a[i].imag();
+  }
+  for (int64_t i = 0; i < k * n; ++i) {
+    br[i] = b[i].real();
+    bi[i] = b[i].imag();
+  }
+  const auto add = [&](const R* x, const R* y, R* z) {
+    if constexpr (std::is_same_v<R, float>) return gemm_add(x, ta, y, tb, z, m, n, k);
+    else return packed_gemm(x, ta, y, tb, z, m, n, k), true;
+  };
+  const bool ok = add(ar, br, cr) && add(minus, bi, cr) && add(ar, bi, ci) && add(ai, br, ci);
+  for (int64_t i = 0; i < m * n; ++i) c[i] = {cr[i], ci[i]};
+  return ok;
 }
 
 /// Integers are rare and wrap around, row of b by row of b.
@@ -82,7 +199,13 @@ template <class T> bool gemm(const T* a, bool ta, const T* b, bool tb, T* c, int
     return true;
   }
   if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;  // wraps around where the signed type would be undefined
+    using U = std::make_unsigned_t<T>;                 // wraps around where the signed type would be undefined
+    if (sizeof(T) == 4 && m * n * k > kFewProducts) {  // of 64-bit integers there is no product of vectors
+      std::fill_n(c, m * n, T(0));
+      packed_gemm(reinterpret_cast<const U*>(a), ta, reinterpret_cast<const U*>(b), tb, reinterpret_cast<U*>(c), m, n,
+                  k);
+      return true;
+    }
     integer_gemm(reinterpret_cast<const U*>(a), ta, reinterpret_cast<const U*>(b), tb, reinterpret_cast<U*>(c), m, n,
                  k);
     return true;
@@ -92,7 +215,14 @@ template <class T> bool gemm(const T* a, bool ta, const T* b, bool tb, T* c, int
     return onednn_gemm(a, ta, b, tb, c, m, n, k, 0);
   }
 #endif
-  else {
+  else if constexpr (std::is_same_v<T, double>) {
+    if (m < 4 || n < 4 || m * n * k <= kFewProducts) return eigen_gemm(a, ta, b, tb, c, m, n, k);
+    std::fill_n(c, m * n, T(0));
+    packed_gemm(a, ta, b, tb, c, m, n, k);
+    return true;
+  } else {
+    if constexpr (is_complex_type<T>)
+      if (m >= 4 && n >= 4 && m * n * k > kFewProducts) return complex_gemm(a, ta, b, tb, c, m, n, k);
     return eigen_gemm(a, ta, b, tb, c, m, n, k);
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products against loops, in every type and transposition, with gradients and bad input.
+#include "ops/parts/gemm.h"
 #include "tests/ops/check_op.h"
 
 namespace troupe::testing {
@@ -149,4 +150,32 @@ TEST_CASE("Products that do not fit are errors that name the shapes") {
 }
 
 }  // namespace
+namespace {
+
+template <class T> void check_gemm(int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
+  std::vector<T> a(m * k), b(k * n), c(m * n);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = T(static_cast<int>(i * 7 % 13) - 6);
+  for (size_t i = 0; i < b.size(); ++i) b[i] = T(static_cast<int>(i * 5 % 11) - 5);
+  REQUIRE(gemm(a.data(), ta, b.data(), tb, c.data(), m, n, k));
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      T sum(0);
+      for (int64_t p = 0; p < k; ++p) sum += (ta ? a[p * m + i] : a[i * k + p]) * (tb ? b[j * k + p] : b[p * n + j]);
+      REQUIRE(c[i * n + j] == sum);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("packed products of all types are the sums that define them") {
+  for (const auto& [m, n, k] : {std::tuple{4, 4, 600}, {37, 67, 41}, {70, 130, 300}, {65, 9, 257}, {5, 200, 100}})
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true}) {
+        check_gemm<double>(m, n, k, ta, tb);
+        check_gemm<int32_t>(m, n, k, ta, tb);
+        check_gemm<complex64>(m, n, k, ta, tb);
+        check_gemm<complex128>(m, n, k, ta, tb);
+      }
+}
+
 }  // namespace troupe::testing
