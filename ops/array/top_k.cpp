@@ -3,6 +3,7 @@
 #include "ops/array/top_k.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <optional>
 
@@ -98,6 +99,25 @@ using TopKIndices = TypeList<int16_t, int32_t, int64_t>;
 /// What elements are compared as, so that there are few types: small integers as int32, 16-bit floats as float.
 template <class T> using SortKey = std::conditional_t<std::is_integral_v<T> && (sizeof(T) < 4), int32_t, Arithmetic<T>>;
 
+/// A number that is the smaller the larger x is, the same for 0 and -0, and largest for NaN.
+inline uint32_t descending(float x) {
+  if (x != x) return ~0u;
+  const auto bits = std::bit_cast<uint32_t>(x + 0.0f);
+  return bits >> 31 ? bits : ~(bits | 1u << 31);
+}
+inline uint32_t descending(int32_t x) { return ~(static_cast<uint32_t>(x) ^ 1u << 31); }
+inline uint32_t descending(uint32_t x) { return ~x; }
+
+/// The order of sort_first(), sorted, by numbers that hold key and index: no look at x for each comparison.
+template <class K> void sort_packed(const K* x, int64_t k, std::vector<int32_t>& order) {
+  std::vector<uint64_t> packed(order.size());
+  for (size_t i = 0; i < packed.size(); ++i) packed[i] = uint64_t{descending(x[i])} << 32 | i;
+  const auto end = packed.begin() + k;
+  if (end != packed.end()) std::nth_element(packed.begin(), end, packed.end());
+  std::sort(packed.begin(), end);
+  for (int64_t i = 0; i < k; ++i) order[i] = static_cast<int32_t>(packed[i] & 0xffffffff);
+}
+
 /// Puts the first k of the order of x first: larger first, the smaller index where equal; NaN counts as smallest so
 /// that the order is strict. If not `sorted`, these are in the order of TensorFlow, whose samplers draw from them by
 /// their places: that of a heap of k elements, the last of the order on top, through which all others went.
@@ -109,6 +129,14 @@ template <class K> [[gnu::noinline]] void sort_first(const K* x, int64_t k, bool
     return p > q || (p == q && a < b);
   };
   const auto first = order.begin();
+  const auto n = static_cast<int64_t>(order.size());
+  if constexpr (sizeof(K) == 4) {
+    if (sorted && k > n / 8) return sort_packed(x, k, order);
+  }
+  if (sorted && k > n / 8) {  // where heaps, as partial_sort has them, are slower
+    if (k < n) std::nth_element(first, first + k, order.end(), before);
+    return std::sort(first, first + k, before);
+  }
   if (sorted || k <= 1 || k == static_cast<int64_t>(order.size())) {
     std::partial_sort(first, first + k, order.end(), before);
     return;

@@ -37,4 +37,12 @@ TEST_CASE("TopKV2 without sorted has TensorFlow's order") {
   CHECK(sorted->identical(I({3, 6, 5, 0, 4, 2, 3, 9, 1, 3, 2, 0}, {3, 4})));
 }
 
+TEST_CASE("sorting of whole rows has ties by index, zeros equal and NaN last") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = Tensor::of<float>({0.0f, -1.0f, nan, 2.0f, -0.0f, HUGE_VALF, 2.0f, -HUGE_VALF, -nan}, {9});
+  CHECK(doubles(*apply("TopKV2", {x, Tensor::scalar<int32_t>(9)}, {}, 1)) ==
+        std::vector<double>{5, 3, 6, 0, 4, 1, 7, 2, 8});
+  CHECK(doubles(*apply("TopKV2", {x, Tensor::scalar<int32_t>(4)}, {}, 1)) == std::vector<double>{5, 3, 6, 0});
+}
+
 }  // namespace troupe::testing
