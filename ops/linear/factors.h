@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/linear/matrices.h"
+#include "ops/linear/rows.h"
 
 namespace troupe {
 
@@ -13,12 +14,11 @@ template <class T> void solve_triangular(const ConstMatrixView<T>& a, bool lower
   const int64_t n = a.rows();
   const bool forward = lower != adjoint;
   const auto element = [&](int64_t i, int64_t j) { return adjoint ? Eigen::numext::conj(a(j, i)) : a(i, j); };
+  std::vector<T> factors(static_cast<size_t>(n));
   for (int64_t s = 0; s < n; ++s) {
-    const int64_t i = forward ? s : n - 1 - s;
-    for (int64_t t = 0; t < s; ++t) {
-      const int64_t j = forward ? t : n - 1 - t;
-      x.row(i) -= element(i, j) * x.row(j);
-    }
+    const int64_t i = forward ? s : n - 1 - s, apart = forward ? x.cols() : -x.cols();
+    for (int64_t t = 0; t < s; ++t) factors[t] = element(i, forward ? t : n - 1 - t);
+    subtract_rows(x.row(i).data(), factors.data(), x.row(forward ? 0 : n - 1).data(), apart, s, x.cols());
     x.row(i) /= element(i, i);
   }
 }
@@ -38,11 +38,10 @@ template <class T> class LuFactors {
         if (lu_(k, k) == T(0)) continue;
         for (int64_t i = k + 1; i < n; ++i) {
           lu_(i, k) /= lu_(k, k);
-          subtract(i, k, k + 1, end);
+          subtract(i, k, k + 1, k + 1, end);
         }
       }
-      for (int64_t i = begin + 1; i < n; ++i)
-        for (int64_t k = begin; k < std::min(i, end); ++k) subtract(i, k, end, n);
+      for (int64_t i = begin + 1; i < n; ++i) subtract(i, begin, std::min(i, end), end, n);
     }
   }
   /// l below the diagonal and u from it on.
@@ -62,10 +61,11 @@ template <class T> class LuFactors {
     const int64_t n = lu_.rows();
     for (int64_t i = 0; i < n; ++i) {
       x.row(i) = b.row(rows_[i]);
-      for (int64_t k = 0; k < i; ++k) x.row(i) -= lu_(i, k) * x.row(k);
+      subtract_rows(x.row(i).data(), lu_.row(i).data(), x.data(), x.cols(), i, x.cols());
     }
     for (int64_t i = n - 1; i >= 0; --i) {
-      for (int64_t k = i + 1; k < n; ++k) x.row(i) -= lu_(i, k) * x.row(k);
+      if (i + 1 < n)
+        subtract_rows(x.row(i).data(), lu_.row(i).data() + i + 1, x.row(i + 1).data(), x.cols(), n - 1 - i, x.cols());
       x.row(i) /= lu_(i, i);
     }
   }
@@ -80,9 +80,10 @@ template <class T> class LuFactors {
     std::swap(rows_[k], rows_[pivot]);
     odd_ = !odd_;
   }
-  /// Takes row k times the factor in column k from columns [from, to) of row i.
-  void subtract(int64_t i, int64_t k, int64_t from, int64_t to) {
-    lu_.row(i).segment(from, to - from) -= lu_(i, k) * lu_.row(k).segment(from, to - from);
+  /// Takes rows [first, last) times the factors in their columns from columns [from, to) of row i.
+  void subtract(int64_t i, int64_t first, int64_t last, int64_t from, int64_t to) {
+    T* const row = lu_.row(i).data();
+    subtract_rows(row + from, row + first, lu_.row(first).data() + from, lu_.cols(), last - first, to - from);
   }
 
   Matrix<T> lu_;
