@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long do the kernels of small networks take, alone? Prints one row for each: op, shape, best time. peers.py prints
-// PyTorch's for the same rows. With --layouts: which layout of images are they faster in?
+// PyTorch's for the same rows. With --others: those of other programs. With --layouts: which layout of images are they
+// faster in?
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +23,7 @@ struct Bench {
   /// Prints the best of the calls that fit in 0.2 s, in microseconds.
   void row(const char* name, const std::string& op, std::vector<Tensor> values, Attrs attrs, Tensor* out = nullptr) {
     const double best = time(name, op, std::move(values), std::move(attrs), out);
-    if (best > 0) std::printf("%-12s %-34s %10.1f\n", name, op.c_str(), best);
+    if (best > 0) std::printf("%-22s %-34s %10.1f\n", name, op.c_str(), best);
   }
 
   /// That; also one call's first output.
@@ -32,7 +34,8 @@ struct Bench {
     };
     for (const AttrDef& a : library->ops.find(op)->attrs())
       if (a.default_value && !attrs.has(a.name)) attrs.set(a.name, *a.default_value);
-    for (const char* type : {"T", "U"}) attrs.set(type, DType::kFloat32);
+    for (const char* type : {"T", "U"})
+      if (!attrs.has(type)) attrs.set(type, DType::kFloat32);
     KernelInit init;
     init.op = op;
     init.attrs = &attrs;
@@ -149,6 +152,36 @@ void layouts(Bench& b, int64_t batch, int64_t size, int64_t channels) {
                      {{"Tperm", DType::kInt32}}));
 }
 
+template <class T, class F> Tensor as(const Tensor& x, F&& f) {
+  Tensor out = *Tensor::make(dtype_of<T>, x.shape());
+  std::transform(x.data<float>(), x.data<float>() + x.elements(), out.mutable_data<T>(), f);
+  return out;
+}
+
+/// Kernels of logistic regressions, preprocessing, spectra, scientific programs.
+void others(Bench& b) {
+  const Tensor long_row = filled({1 << 20}), truth = as<bool>(long_row, [](float v) { return v > 0; });
+  b.row("1M", "SelectV2", {truth, long_row, long_row}, {});
+  b.row("1M", "LogicalAnd", {truth, truth}, {});
+  b.row("1M", "Erfc", {long_row}, {});
+  b.row("1M", "Log1p", {long_row}, {});
+  const Tensor images = filled({8, 224, 224, 3}), channels = filled({3});
+  b.row("8x224x224x3", "Sub", {images, channels}, {});
+  b.row("32768x32", "Sum", {filled({32768, 32}), Tensor::of<int32_t>({1})}, {});
+  b.row("64x10000", "TopKV2", {filled({64, 10000}), Tensor::scalar<int32_t>(10000)}, {});
+  const Tensor square = filled({512, 512});
+  const auto same = [](float v) { return v; };
+  const auto product = [&](const char* name, const Tensor& x) { b.row(name, "MatMul", {x, x}, {{"T", x.dtype()}}); };
+  product("512x512x512 float64", as<double>(square, same));
+  product("512x512x512 int32", as<int32_t>(square, [](float v) { return static_cast<int32_t>(1000 * v); }));
+  product("512x512x512 complex64", as<complex64>(square, same));
+  Tensor a = filled({512, 512});
+  for (int64_t i = 0; i < 512; ++i) a.mutable_data<float>()[i * 513] += 100;
+  b.row("512x512", "MatrixSolve", {a, a}, {});
+  b.row("128x1024", "RFFT", {filled({128, 1024}), Tensor::of<int32_t>({1024})}, {});
+  b.row("262144", "FFT", {as<complex64>(filled({1 << 18}), same)}, {});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -159,11 +192,18 @@ int main(int argc, char** argv) {
   app.add_option("threads", b.device.threads, "Threads a kernel may use")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
-  bool by_layout = false;
+  bool by_layout = false, of_others = false;
+  app.add_flag("--others", of_others,
+               "Kernels of other programs instead: element by element, products, sorts, transforms");
   app.add_flag("--layouts", by_layout, "Kernels on images instead, in each of their layouts");
   if (const auto status = programs::begin(app, argc, argv)) return *status;
   b.device.allocator = make_caching_allocator();
   set_team(b.device.threads);
+  if (of_others) {
+    std::printf("%-22s %-34s %10s   (%d threads)\n", "size", "op", "us", b.device.threads);
+    others(b);
+    return programs::end({});
+  }
   if (by_layout) {
     std::printf("%-18s %-40s %10s %10s %8s   (%d threads)\n", "NHWC images", "op", "NHWC, us", "NCHW, us", "ratio",
                 b.device.threads);
@@ -175,7 +215,7 @@ int main(int argc, char** argv) {
     layouts(b, 1, 14, 384);
     return programs::end({});
   }
-  std::printf("%-12s %-34s %10s   (batch 64, %d threads)\n", "layer", "op", "us", b.device.threads);
+  std::printf("%-22s %-34s %10s   (batch 64, %d threads)\n", "layer", "op", "us", b.device.threads);
   dense(b, "784x512", 64, 784, 512);
   dense(b, "512x10", 64, 512, 10);
   dense(b, "400x120", 64, 400, 120);

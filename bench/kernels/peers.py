@@ -7,7 +7,9 @@ import time
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("threads", nargs="?", type=int, default=1)
-threads = parser.parse_args().threads
+parser.add_argument("--others", action="store_true", help="those of bench_kernels --others")
+options = parser.parse_args()
+threads = options.threads
 
 try:
     import torch
@@ -27,7 +29,7 @@ def row(layer, op, call):
         call()
         spent = time.perf_counter() - begin
         best, total, n = min(best, spent), total + spent, n + 1
-    print(f"{layer:12} {op:34} {best * 1e6:10.1f}")
+    print(f"{layer:22} {op:34} {best * 1e6:10.1f}")
 
 
 def dense(layer, m, k, n):
@@ -56,7 +58,33 @@ def conv(layer, size, cin, window, cout, pad):
     row(layer, "MaxPoolGrad", lambda: pool_backward(p, y, [2, 2], [2, 2], [0, 0], [1, 1], False, where))
 
 
-print(f"{'layer':12} {'op':34} {'us':>10}   (batch 64, {threads} threads, PyTorch {torch.__version__})")
+def others():
+    print(f"{'size':22} {'op':34} {'us':>10}   ({threads} threads, PyTorch {torch.__version__})")
+    x = torch.rand(1 << 20) - 0.5
+    truth = x > 0
+    row("1M", "SelectV2", lambda: torch.where(truth, x, x))
+    row("1M", "LogicalAnd", lambda: torch.logical_and(truth, truth))
+    row("1M", "Erfc", lambda: torch.erfc(x))
+    row("1M", "Log1p", lambda: torch.log1p(x))
+    images, channels, short = torch.rand(8, 224, 224, 3), torch.rand(3), torch.rand(32768, 32)
+    row("8x224x224x3", "Sub", lambda: images - channels)
+    row("32768x32", "Sum", lambda: short.sum(1))
+    lines = torch.rand(64, 10000)
+    row("64x10000", "TopKV2", lambda: torch.sort(lines, descending=True))
+    for name, dtype in (("float64", torch.float64), ("int32", torch.int32), ("complex64", torch.complex64)):
+        m = (torch.rand(512, 512) * 100).to(dtype)
+        row(f"512x512x512 {name}", "MatMul", lambda m=m: m @ m)
+    a = torch.rand(512, 512) + 100 * torch.eye(512)
+    row("512x512", "MatrixSolve", lambda: torch.linalg.solve(a, a))
+    frames, line = torch.rand(128, 1024), torch.rand(1 << 18, dtype=torch.complex64)
+    row("128x1024", "RFFT", lambda: torch.fft.rfft(frames))
+    row("262144", "FFT", lambda: torch.fft.fft(line))
+
+
+if options.others:
+    others()
+    sys.exit()
+print(f"{'layer':22} {'op':34} {'us':>10}   (batch 64, {threads} threads, PyTorch {torch.__version__})")
 dense("784x512", 64, 784, 512)
 dense("512x10", 64, 512, 10)
 dense("400x120", 64, 400, 120)
