@@ -64,7 +64,7 @@ class Finder {
         TROUPE_ASSIGN(home->second, wishes_.find(*node));
         continue;
       }
-      if (!wishes_.names(*node) && serves(*node, home->second)) continue;
+      if (!wishes_.names(*node) && serves(*node, home->second) && !stays_with_resource(*node)) continue;
       TROUPE_ASSIGN(const uint32_t named, wishes_.find(*node));
       devices_[static_cast<size_t>(node->id())] = named;
     }
@@ -85,7 +85,7 @@ class Finder {
         continue;
       }
       if (const Node* merge = carried_by(*node)) {
-        if (flow_of(*node) == ControlFlow::kEnter && carriers_[merge].device == kNone) place_carrier(*merge);
+        place_carrier(*merge);  // a NextIteration may come before its Merge, as an Enter does
         device = carriers_[merge].device;
       } else if (device == kNone) {
         device = beside(*node, home);
@@ -141,6 +141,10 @@ class Finder {
     for (size_t i = 0; i < node.inputs().size(); ++i)
       if (flow_of(input(node, i)) == ControlFlow::kNextIteration) return true;
     return false;
+  }
+  /// Of several kinds of devices: a queue's elements, say, are in the memory of the queue's device.
+  bool stays_with_resource(const Node& node) const {
+    return wishes_.serves && flow_of(node) == ControlFlow::kNone && uses_resource(node);
   }
   bool uses_resource(const Node& node) const {
     return std::ranges::any_of(node.inputs(), [](const Output& in) { return in.dtype() == DType::kResource; });
