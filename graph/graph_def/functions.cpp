@@ -424,7 +424,13 @@ class Lowering {
       for (const std::string& in : from.input()) {
         if (is_control(in)) {
           const std::string name = in.substr(1);
-          if (by_arg.contains(name)) continue;  // it is there when the function runs
+          if (const auto arg = by_arg.find(name); arg != by_arg.end()) {
+            // What has no use of it may begin before it is there. That it waits for a Switch does not say that it
+            // lives.
+            const std::string wait = after_argument(signature, name, arg->second, prefix);
+            if (std::ranges::find(node.input(), wait) == node.input().end()) node.add_input(wait);
+            continue;
+          }
           if (!nodes.contains(name))
             return make_error(Code::kNotFound, "'{}' is not in function '{}'", in, signature.name());
           node.add_input("^" + prefix + name);
@@ -456,6 +462,26 @@ class Lowering {
     }
     for (const proto::NameEntry& e : f.control_ret()) out.controls.push_back("^" + prefix + e.value());
     return out;
+  }
+
+  /// An edge from what an argument is. What is the same in every iteration of a loop has a node there for it: nothing
+  /// waits for an Enter itself, so that the loop may be on several devices.
+  std::string after_argument(const proto::OpSignature& signature, std::string_view name, const std::string& value,
+                             const std::string& prefix) {
+    const std::string source(source_of(value));
+    const auto maker = std::ranges::find(made_, source, [](const NodeDef& node) { return node.name(); });
+    if (maker == made_.end() || maker->op() != "Enter") return "^" + source;
+    std::string ready = fmt::format("{}_ready_{}", prefix, name);
+    if (names_.insert(ready).second) {
+      NodeDef& node = made_.emplace_back();
+      node.set_name(ready);
+      node.set_op("Identity");
+      node.set_device(call_->device());
+      node.add_input(value);
+      for (const proto::OpArg& arg : signature.input_arg())
+        if (arg.name() == name) set_type(node, arg.type());
+    }
+    return "^" + ready;
   }
 
   // -- functions that nodes carry -------------------------------------------------------------------------------------

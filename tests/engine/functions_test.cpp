@@ -187,6 +187,53 @@ TEST_CASE("While runs its body while its condition holds") {
   CHECK(t.run(100, "y:1") == 100);
 }
 
+TEST_CASE("a node that waits for an argument of its function alone waits for it, also in a loop") {
+  const std::string types =
+      "input_arg { name: 'v' type: DT_RESOURCE } input_arg { name: 'i' type: DT_FLOAT } "
+      "input_arg { name: 'a' type: DT_FLOAT } ";
+  const std::string dtype = "attr { key: 'dtype' value { type: DT_FLOAT } } ";
+  const std::string read = node_def("read", "ReadVariableOp", "v ^a", dtype);
+  const std::string functions =
+      "function { signature { name: 'call' " + types + "output_arg { name: 'out' type: DT_FLOAT } } " + read +
+      " ret { key: 'out' value: 'read:value:0' } } function { signature { name: 'below' " + types +
+      "output_arg { name: 'out' type: DT_BOOL } } " + node_def("one", "Const", "", scalar("1")) +
+      node_def("less", "Less", "i one:output:0") +
+      " ret { key: 'out' value: 'less:z:0' } } function { signature { name: 'body' " + types +
+      "output_arg { name: 'w' type: DT_RESOURCE } output_arg { name: 'j' type: DT_FLOAT } "
+      "output_arg { name: 'b' type: DT_FLOAT } } " +
+      node_def("one", "Const", "", scalar("1")) + node_def("add", "AddV2", "i one:output:0") + read +
+      " ret { key: 'w' value: 'v' } ret { key: 'j' value: 'add:z:0' } ret { key: 'b' value: 'read:value:0' } } "
+      "function { signature { name: 'same' " +
+      types +
+      "output_arg { name: 'w' type: DT_RESOURCE } "
+      "output_arg { name: 'j' type: DT_FLOAT } output_arg { name: 'b' type: DT_FLOAT } } " +
+      node_def("one", "Const", "", scalar("1")) + node_def("add", "AddV2", "i one:output:0") + read +
+      node_def("sum", "AddV2", "read:value:0 i") +
+      " ret { key: 'w' value: 'v' } ret { key: 'j' value: 'sum:z:0' } ret { key: 'b' value: 'a' } } ";
+  std::string nodes = node("v", "VarHandleOp", "", dtype + "attr { key: 'shape' value { shape { } } } ") +
+                      node("zero", "Const", "", scalar("0")) + node("first", "AssignVariableOp", "v zero", dtype) +
+                      node("chain_0", "Identity", "x");
+  for (int i = 1; i < 100; ++i) nodes += node("chain_" + std::to_string(i), "Sqrt", "chain_" + std::to_string(i - 1));
+  nodes += node("second", "AssignVariableOp", "v chain_99", dtype) + node("late", "Identity", "zero ^second");
+  const std::string loop_types =
+      "attr { key: 'T' value { list { type: DT_RESOURCE type: DT_FLOAT type: DT_FLOAT } } } ";
+  nodes += node("called", "PartitionedCall", "v zero late",
+                func("f", "call") +
+                    "attr { key: 'Tin' value { list { type: DT_RESOURCE type: DT_FLOAT type: DT_FLOAT } } } "
+                    "attr { key: 'Tout' value { list { type: DT_FLOAT } } } ") +
+           node("looped", "While", "v zero late", func("cond", "below") + func("body", "body") + loop_types) +
+           node("same", "While", "v zero late", func("cond", "below") + func("body", "same") + loop_types);
+  for (const std::string fetch : {"called:0", "looped:2", "same:1"}) {
+    INFO(fetch);
+    Imported t({1, 1});
+    const Status loaded = t.load(nodes, functions);
+    INFO((loaded.ok() ? "" : loaded.error().str()));
+    REQUIRE(loaded.ok());
+    REQUIRE(t.session->run({{*t.graph.output("x:0"), f(1)}}, {}, {t.graph.find("first")}).ok());
+    CHECK(t.run(1, fetch) == 1);
+  }
+}
+
 TEST_CASE("what follows from invariants of a While alone ends with its last iteration") {
   Imported t;
   const std::string less =
