@@ -18,7 +18,7 @@ namespace troupe {
 ///    names a device;
 ///  - lists (kVariant) are where they are carried, and with them the nodes that read them;
 ///  - the rest is where the loop is at home: on the device of its first node. What has no kernel there is where it
-///    would be outside of loops.
+///    would be outside of loops; so is, where there are GPUs, what uses a resource.
 /// A loop that is not as the white paper makes them (below) is at home as a whole, whatever its nodes name, on a device
 /// that has kernels for all of it, if there is one:
 ///  - its Merges join one Enter and one NextIteration, which nobody else reads;

@@ -105,15 +105,19 @@ PassDevices Planner::find_pass_devices() {
     return PassDevices();
   const auto frames = find_frames(*step_);
   Placer placer(context_);
-  if (!frames.ok() || !placer.find(graph_, *step_, *frames, false).ok())  // told when they are placed for good
-    return {.has_kernel = [](const Node&, const std::string&, const Attrs&) { return false; },
-            .on_gpu = [](const Node&) { return true; },
-            .at_host = [](const Output&) { return false; }};
+  const PassDevices nowhere{.has_kernel = [](const Node&, const std::string&, const Attrs&) { return false; },
+                            .on_gpu = [](const Node&) { return true; },
+                            .at_host = [](const Output&) { return false; }};
+  // Errors are told when they are placed for good.
+  if (!frames.ok() || !placer.find(graph_, *step_, *frames, false).ok()) return nowhere;
+  const auto loops = LoopPlaces::make(*step_, *frames, firing_order(*step_), wishes_of(placer));
+  if (!loops.ok()) return nowhere;
   // By name, as nodes that passes make have the name of what they replace; nodes of one name on several: on none.
   constexpr uint32_t kSeveral = UINT32_MAX;
   const auto by_name = std::make_shared<std::unordered_map<std::string, uint32_t>>();
   for (const Node* node : step_->nodes()) {
-    const uint32_t device = placer.device_of(*node);
+    const bool in_loop = std::max(frames->of[static_cast<size_t>(node->id())], frames->of_output(*node)) > 0;
+    const uint32_t device = in_loop && !context_.part ? loops->device(*node) : placer.device_of(*node);
     const auto [at, fresh] = by_name->try_emplace(node->name(), device);
     if (!fresh && at->second != device) at->second = kSeveral;
   }

@@ -203,6 +203,8 @@ class Planner {
 
   // -- planner_loops.cpp: loops on several devices --------------------------------------------------------------------
 
+  /// What loops ask where their nodes would be, by that placer.
+  LoopPlaces::Wishes wishes_of(const Placer& placer) const;
   Status place_loops(const std::vector<const Node*>& needed);
   bool is_constant_enter(const Node& node) const;
   /// What is the same in every iteration enters the loop on each device that reads it, and need not cross in each.

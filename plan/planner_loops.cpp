@@ -8,15 +8,25 @@
 
 namespace troupe {
 
-Status Planner::place_loops(const std::vector<const Node*>& needed) {
-  LoopPlaces::Wishes wishes{[this](const Node& n) -> Result<uint32_t> { return device_of(n); },
+LoopPlaces::Wishes Planner::wishes_of(const Placer& placer) const {
+  const auto device_of = [this, &placer](const Node& n) {
+    const auto moved = moved_.find(n.id());
+    return moved == moved_.end() ? placer.device_of(n) : moved->second;
+  };
+  const bool gpus =
+      std::ranges::any_of(context_.devices, [](const DeviceInfo& d) { return d.kind == DeviceKind::kCuda; });
+  LoopPlaces::Wishes wishes{[device_of](const Node& n) -> Result<uint32_t> { return device_of(n); },
                             [this](const Node& n) { return !n.device().empty() || moved_.contains(n.id()); },
-                            !context_.task.empty()};
-  if (std::ranges::any_of(context_.devices, [](const DeviceInfo& d) { return d.kind == DeviceKind::kCuda; }))
+                            gpus || !context_.task.empty()};
+  if (gpus)
     wishes.serves = [this](const Node& n, uint32_t device) {
       return context_.kernels.serves(n.op().name(), that_runs(context_.devices[device].kind), n.attrs());
     };
-  TROUPE_ASSIGN(loops_, LoopPlaces::make(*step_, frames_, needed, wishes));
+  return wishes;
+}
+
+Status Planner::place_loops(const std::vector<const Node*>& needed) {
+  TROUPE_ASSIGN(loops_, LoopPlaces::make(*step_, frames_, needed, wishes_of(placer_)));
   return {};
 }
 

@@ -243,6 +243,37 @@ TEST_CASE("gpu: loops and branches on a GPU") {
   CHECK(s.run(branch[0], {{x, Tensor::scalar(-1.f)}}).data<float>()[0] == 1024);
 }
 
+TEST_CASE("gpu: what is beside a node of the CPU, but in a loop of a GPU, is fused for the GPU") {
+  FakeGpus gpus;
+  auto engine = Engine::create(gpus.options());
+  REQUIRE(engine.ok());
+  Graph graph((*engine)->ops());
+  const Scope scope(graph);
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{3}}});
+  const Output text = scope.named("text").op("AsString", {x}, {});  // has no kernel for GPUs
+  const std::vector<Output> loop = while_loop(
+      scope, {scope.constant(0), x},
+      [](const Scope& s, const std::vector<Output>& v) {
+        return s.op("Less", {v[0], s.constant(2)});
+      },
+      [&](const Scope& s, const std::vector<Output>& v) {
+        const Attrs beside{{"_class", std::vector<std::string>{"loc:@text"}}};
+        const Output sum = s.op("AddN", {s.op("Sin", {v[1]}, beside), v[1], x}, beside);
+        return std::vector{s.op("AddV2", {v[0], s.constant(1)}), s.op("Tanh", {sum})};
+      });
+  INFO((scope.ok() ? "" : scope.status().error().str()));
+  REQUIRE(scope.ok());
+  const FeedList feeds{{x, Tensor::of<float>({1, -2, 0.5f})}};
+  SessionOptions options{.default_device = "/gpu:0", .soft_placement = true};
+  Session plain(**engine, graph, options);
+  options.passes = GraphPasses::all();
+  Session fused(**engine, graph, options);
+  const auto expected = plain.run(feeds, {loop[1], text}), got = fused.run(feeds, {loop[1], text});
+  INFO((got.ok() ? "" : got.error().str()));
+  REQUIRE((expected.ok() && got.ok()));
+  for (int i = 0; i < 3; ++i) CHECK((*got)[0].data<float>()[i] == Approx((*expected)[0].data<float>()[i]));
+}
+
 TEST_CASE("gpu: shapes are computed at the host, and nothing is copied but what is fed and fetched") {
   FakeGpus gpus;
   GpuStage s(gpus, gpus.options());

@@ -6,6 +6,7 @@
 #include <future>
 
 #include "tests/gpu/fake_platform.h"
+#include "troupe/control_flow.h"
 #include "troupe/scope.h"
 #include "troupe/session.h"
 #include "troupe/trace.h"
@@ -135,6 +136,37 @@ TEST_CASE("gpu queue: what is on another device is refused") {
   CHECK(got.error().code == Code::kFailedPrecondition);
   CHECK(got.error().node == "far_take");
   CHECK_THAT(got.error().message, Contains("in the memory of another device"));
+}
+
+TEST_CASE("gpu queue: a queue of the host serves a loop whose other nodes are on a GPU") {
+  FakeGpus gpus;
+  auto engine = std::move(*Engine::create(gpus.options()));
+  Graph graph(engine->ops());
+  const Scope scope(graph);
+  const std::vector<DType> types{DType::kFloat32};
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{2}}});
+  const Output queue = scope.op("FIFOQueueV2", {}, {{"component_types", types}, {"capacity", 10}});
+  const auto take = [&](const Scope& s) { return s.op("QueueDequeueV2", {queue}, {{"component_types", types}}); };
+  const std::vector<Output> loop = while_loop(
+      scope, {scope.constant(0), x},
+      [](const Scope& s, const std::vector<Output>& v) {
+        return s.op("Less", {v[0], s.constant(3)});
+      },
+      [&](const Scope& s, const std::vector<Output>& v) {
+        const Node* first = s.node("QueueEnqueueV2", {queue, s.op("AddV2", {v[1], v[1]})});
+        const Node* second = s.after({first}).node("QueueEnqueueV2", {queue, s.op("Neg", {v[1]})});
+        return std::vector{s.op("AddV2", {v[0], s.constant(1)}), take(s.after({second}))};
+      },
+      {.shapes = {PartialShape::scalar(), PartialShape::unknown()}});
+  INFO((scope.ok() ? "" : scope.status().error().str()));
+  REQUIRE(scope.ok());
+  const Output rest = take(scope.after({loop[1]}));
+  Session session(*engine, graph, {.default_device = "/gpu:0", .soft_placement = true});
+  const auto got = session.run({{x, Tensor::of<float>({1, 2})}}, {loop[1], rest});
+  INFO((got.ok() ? "" : got.error().str()));
+  REQUIRE(got.ok());
+  CHECK((*got)[0].data<float>()[1] == 8);
+  CHECK((*got)[1].data<float>()[1] == -4);
 }
 
 TEST_CASE("gpu queue: without a GPU it is a queue of the host") {
