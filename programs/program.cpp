@@ -226,7 +226,11 @@ int run(CLI::App& app, int argc, char** argv, const std::function<troupe::Status
   if (const auto status = begin(app, argc, argv, what)) return *status;
   try {
     return end(work());
-  } catch (const std::exception& e) {  // no memory, or output that threw
+  } catch (const std::system_error& e) {  // of output, it says "file", whatever that is
+    if (std::ferror(stdout) && output_fault == 0) output_fault = e.code().value();
+    const troupe::Status written = flush();
+    return complain(written.ok() ? e.what() : written.error().message, kFailed);
+  } catch (const std::exception& e) {  // no memory
     return complain(e.what(), kFailed);
   }
 }
