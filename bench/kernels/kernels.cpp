@@ -12,6 +12,7 @@
 #include "devices/parallel.h"
 #include "programs/program.h"
 #include "troupe/op_library.h"
+#include "troupe/scope.h"
 
 namespace {
 using namespace troupe;
@@ -32,17 +33,20 @@ struct Bench {
       std::printf("%s: %s\n", name, error.str().c_str());
       return 0.0;
     };
-    for (const AttrDef& a : library->ops.find(op)->attrs())
-      if (a.default_value && !attrs.has(a.name)) attrs.set(a.name, *a.default_value);
-    for (const char* type : {"T", "U"})
-      if (!attrs.has(type)) attrs.set(type, DType::kFloat32);
+    Graph graph(library->ops);
+    const Scope scope(graph);
+    std::vector<Output> constants;
+    for (const Tensor& value : values) constants.push_back(scope.constant(value));
+    const Node* node = scope.node(op, constants, std::move(attrs));
+    if (!scope.ok()) return failed(scope.status().error());
+    const int inputs = static_cast<int>(values.size()), outputs = node->num_outputs();
     KernelInit init;
     init.op = op;
-    init.attrs = &attrs;
+    init.attrs = &node->attrs();
+    for (const Output& in : constants) init.input_dtypes.push_back(in.dtype());
+    for (int i = 0; i < outputs; ++i) init.output_dtypes.push_back(node->out(i).dtype());
     auto kernel = library->kernels.make(init, DeviceKind::kCpu);
     if (!kernel.ok()) return failed(kernel.error());
-    const int inputs = static_cast<int>(values.size());
-    const int outputs = static_cast<int>(library->ops.find(op)->outputs().size());
     std::vector<uint32_t> slots(inputs);
     for (int i = 0; i < inputs; ++i) slots[i] = i;
     values.resize(inputs + outputs);
@@ -171,7 +175,7 @@ void others(Bench& b) {
   b.row("64x10000", "TopKV2", {filled({64, 10000}), Tensor::scalar<int32_t>(10000)}, {});
   const Tensor square = filled({512, 512});
   const auto same = [](float v) { return v; };
-  const auto product = [&](const char* name, const Tensor& x) { b.row(name, "MatMul", {x, x}, {{"T", x.dtype()}}); };
+  const auto product = [&](const char* name, const Tensor& x) { b.row(name, "MatMul", {x, x}, {}); };
   product("512x512x512 float64", as<double>(square, same));
   product("512x512x512 int32", as<int32_t>(square, [](float v) { return static_cast<int32_t>(1000 * v); }));
   product("512x512x512 complex64", as<complex64>(square, same));
