@@ -130,7 +130,8 @@ struct Reduced {
 /// The logarithm of a normal positive number: 2^n m with m from sqrt(1/2) to sqrt(2), and a polynomial of m - 1
 /// (Cephes).
 [[gnu::always_inline]] TROUPE_HOST_DEVICE inline float log_of_normal(float x) {
-  const int32_t shifted = std::bit_cast<int32_t>(x) - 0x3f3504f3;  // the bits of sqrt(1/2)
+  // Less the bits of sqrt(1/2); of numbers that are not positive what wraps around.
+  const auto shifted = static_cast<int32_t>(std::bit_cast<uint32_t>(x) - 0x3f3504f3u);
   const auto n = static_cast<float>(shifted >> 23);
   const float f = std::bit_cast<float>((shifted & 0x7fffff) + 0x3f3504f3) - 1.0f, z = f * f;
   float p = 7.0376836292e-2f;
