@@ -263,7 +263,7 @@ class Making : public caf::event_based_actor {
   }
 
  private:
-  const EngineOptions options_;
+  const EngineOptions& options_;
   std::promise<Status>& made_;
 };
 
@@ -271,7 +271,7 @@ TEST_CASE("an actor may not make a client in its system, which would wait for it
   const SocketCluster tasks(1, false);
   OwnSystem own(1);
   std::promise<Status> made;
-  own.system.spawn<Making>(tasks.options, std::ref(made));
+  own.system.spawn<Making>(std::cref(tasks.options), std::ref(made));
   const Status status = made.get_future().get();
   REQUIRE_FALSE(status.ok());
   CHECK(status.error().code == Code::kFailedPrecondition);
