@@ -200,7 +200,7 @@ template <class T> bool gemm(const T* a, bool ta, const T* b, bool tb, T* c, int
   }
   if constexpr (std::is_integral_v<T>) {
     using U = std::make_unsigned_t<T>;                 // wraps around where the signed type would be undefined
-    if (sizeof(T) == 4 && m * n * k > kFewProducts) {  // of 64-bit integers there is no product of vectors
+    if (sizeof(T) == 4 && m * n * k > kFewProducts) {  // vectors of 64-bit integers cannot be multiplied
       std::fill_n(c, m * n, T(0));
       packed_gemm(reinterpret_cast<const U*>(a), ta, reinterpret_cast<const U*>(b), tb, reinterpret_cast<U*>(c), m, n,
                   k);
