@@ -469,8 +469,7 @@ class Lowering {
   std::string after_argument(const proto::OpSignature& signature, std::string_view name, const std::string& value,
                              const std::string& prefix) {
     const std::string source(source_of(value));
-    const auto maker = std::ranges::find(made_, source, [](const NodeDef& node) { return node.name(); });
-    if (maker == made_.end() || maker->op() != "Enter") return "^" + source;
+    if (!enters_.contains(source)) return "^" + source;
     std::string ready = fmt::format("{}_ready_{}", prefix, name);
     if (names_.insert(ready).second) {
       NodeDef& node = made_.emplace_back();
@@ -762,6 +761,7 @@ class Lowering {
       set_attr(enter, "frame_name").set_s(call_->name());
       set_attr(enter, "parallel_iterations").set_i(parallel ? parallel->i() : 10);
       const std::string entered = enter.name();
+      enters_.insert(entered);
       if (invariant[static_cast<size_t>(i)]) {
         set_attr(enter, "is_constant").set_b(true);
         merges.push_back(entered);
@@ -817,6 +817,7 @@ class Lowering {
   std::unordered_map<std::string_view, const std::string*> gradients_;  // of functions that have one of their own
   std::unordered_map<const FunctionDef*, CallSize> sizes_;  // of what one call becomes, but for the call's own name
   std::unordered_set<std::string> names_;
+  std::unordered_set<std::string> enters_;  // names of the Enters that were made
   // Of the call at hand:
   const NodeDef* call_ = nullptr;
   bool in_loop_ = false;
