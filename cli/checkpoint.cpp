@@ -13,7 +13,7 @@
 namespace troupe {
 namespace {
 
-struct Options {
+struct CheckpointArguments {
   std::string from, to, format;
   bool json = false, skip = false;
 };
@@ -75,7 +75,7 @@ void print_table(const CheckpointReader& checkpoint) {
   programs::print("{} tensors, {} elements, {} bytes\n", grouped(entries.size()), grouped(elements), grouped(bytes));
 }
 
-Status list(const Options& o) {
+Status list(const CheckpointArguments& o) {
   TROUPE_ASSIGN(const CheckpointReader checkpoint, open_checkpoint(o.from));
   if (o.json) print_json(checkpoint);
   else print_table(checkpoint);
@@ -83,9 +83,9 @@ Status list(const Options& o) {
 }
 
 /// Says on stderr every few seconds how far a long conversion is.
-class Progress {
+class BytesDone {
  public:
-  explicit Progress(uint64_t all) : all_(all) {}
+  explicit BytesDone(uint64_t all) : all_(all) {}
   void add(uint64_t bytes) {
     done_ += bytes;
     const auto now = std::chrono::steady_clock::now();
@@ -101,7 +101,7 @@ class Progress {
   std::chrono::steady_clock::time_point said_ = std::chrono::steady_clock::now();
 };
 
-Status convert(const Options& o) {
+Status convert(const CheckpointArguments& o) {
   auto [kind, to] = checkpoint_target(o.to);
   for (const auto& [name, k] : kFormats)
     if (o.format == name && k != kind) kind = k, to = k == CheckpointKind::kBundle ? to : o.to;
@@ -123,7 +123,7 @@ Status convert(const Options& o) {
     return invalid_argument("{} cannot hold {} of '{}' (--skip leaves out such tensors)", to_string(kind),
                             join(others, ", "), o.from);
   // The check sum of a safetensors file comes first, and with it all values.
-  Progress progress(kind == CheckpointKind::kSafetensors ? 2 * bytes : bytes);
+  BytesDone progress(kind == CheckpointKind::kSafetensors ? 2 * bytes : bytes);
   std::vector<TensorToSave> tensors;
   for (const auto& e : entries) {
     const std::string name(e.name);
@@ -144,7 +144,7 @@ Status convert(const Options& o) {
 }  // namespace
 
 void add_checkpoint(CLI::App& app, Job& job) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<CheckpointArguments>();
   CLI::App& checkpoint =
       *app.add_subcommand("checkpoint", "Lists and converts checkpoints: TensorFlow's (V2 and V1) and safetensors");
   checkpoint.require_subcommand(1);

@@ -15,7 +15,7 @@
 namespace troupe {
 namespace {
 
-struct Options {
+struct ClusterArguments {
   programs::ClusterFlags cluster;
   double timeout = 5;
 };
@@ -31,7 +31,7 @@ std::string devices_of(const TaskStatus& task) {
   return join(out, ", ");
 }
 
-Status show_status(const Options& o) {
+Status show_status(const ClusterArguments& o) {
   const auto limit = std::chrono::nanoseconds(std::llround(o.timeout * 1e9));
   TROUPE_ASSIGN(const auto tasks, probe_cluster(o.cluster.options(), limit));
   size_t task_width = 4, address_width = 7;
@@ -63,7 +63,7 @@ Status show_status(const Options& o) {
 }  // namespace
 
 void add_cluster(CLI::App& app, Job& job) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ClusterArguments>();
   CLI::App& cluster = *app.add_subcommand("cluster", "Tells of a cluster, and makes its keys")->require_subcommand(1);
   CLI::App& status = *cluster.add_subcommand("status", "The tasks of a cluster: where they are, whether they are up");
   o->cluster.add_to(status, false);

@@ -15,7 +15,7 @@
 namespace troupe {
 namespace {
 
-struct Options {
+struct ExportArguments {
   std::string graph, out, signature, checkpoint, on_load;
   std::vector<std::string> inputs, outputs, init, tags;
 };
@@ -48,7 +48,7 @@ struct Source {
   Session& session() { return model ? model->session() : *own_session; }
 };
 
-Status load(Engine& engine, const Options& o, Source& out) {
+Status load(Engine& engine, const ExportArguments& o, Source& out) {
   if (!names_model(o.graph)) {
     if (!o.tags.empty()) return invalid_argument("--tags is of models, and '{}' is a graph", o.graph);
     out.own_graph.emplace(engine.ops());
@@ -74,7 +74,7 @@ Status load(Engine& engine, const Options& o, Source& out) {
   return {};
 }
 
-Result<std::map<std::string, ModelSignature>> signatures(const Options& o, const Source& source) {
+Result<std::map<std::string, ModelSignature>> signatures(const ExportArguments& o, const Source& source) {
   std::map<std::string, ModelSignature> out;
   if (!o.outputs.empty()) {
     ModelSignature& signature = out[o.signature.empty() ? "serving_default" : o.signature];
@@ -94,7 +94,7 @@ Result<std::map<std::string, ModelSignature>> signatures(const Options& o, const
 }
 
 /// Initialises the variables, and sets them from the checkpoint; their values.
-Result<Snapshot> read_weights(Engine& engine, const Options& o, Source& source,
+Result<Snapshot> read_weights(Engine& engine, const ExportArguments& o, Source& source,
                               const std::map<std::string, ModelSignature>& kept) {
   std::vector<const Node*> init;
   for (const std::string& name : o.init) {
@@ -133,7 +133,7 @@ void print_tensors(const char* what, const std::map<std::string, SignatureTensor
     programs::print("  {} {} {} {}\n", what, printable(key), to_string(tensor.dtype), tensor.shape.str());
 }
 
-Status export_model(const Options& o) {
+Status export_model(const ExportArguments& o) {
   TROUPE_ASSIGN(const auto engine, Engine::create());
   Source source;
   TROUPE_RETURN_IF_ERROR(load(*engine, o, source));
@@ -160,7 +160,7 @@ Status export_model(const Options& o) {
 }  // namespace
 
 void add_export(CLI::App& app, Job& job) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ExportArguments>();
   CLI::App& export_app = *app.add_subcommand(
       "export",
       "Writes what signatures need of a graph, with its weights, as a SavedModel, which TensorFlow loads too");

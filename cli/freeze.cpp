@@ -12,7 +12,7 @@
 namespace troupe {
 namespace {
 
-struct Options {
+struct FreezeArguments {
   std::string model, out, signature = "serving_default";
   std::vector<std::string> tags, outputs;
 };
@@ -38,7 +38,7 @@ Status check_tables(const std::vector<Output>& outputs) {
   return {};
 }
 
-Status freeze(const Options& o) {
+Status freeze(const FreezeArguments& o) {
   TROUPE_ASSIGN(const auto engine, Engine::create());
   TROUPE_ASSIGN(const SavedModel model, load_saved_model(*engine, o.model, {.tags = o.tags}));
   std::vector<Output> outputs;
@@ -63,7 +63,7 @@ Status freeze(const Options& o) {
 }  // namespace
 
 void add_freeze(CLI::App& app, Job& job) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<FreezeArguments>();
   CLI::App& freeze_app =
       *app.add_subcommand("freeze", "Writes what a model's outputs need as one graph, its variables as constants");
   freeze_app.add_option("MODEL", o->model, "A SavedModel's folder, or a .meta file beside its checkpoint")->required();

@@ -17,7 +17,7 @@
 namespace troupe {
 namespace {
 
-struct Options {
+struct InspectArguments {
   std::string graph, dot;
   std::vector<std::string> tags;
   bool nodes = false;
@@ -206,7 +206,7 @@ void print_checkpoint(const ModelFiles& files, bool sharded_v1) {
 }
 
 /// What a model has beside its graph; which of its graphs is meant.
-Result<size_t> print_model(const Options& o, const ModelFile& model) {
+Result<size_t> print_model(const InspectArguments& o, const ModelFile& model) {
   const auto& graphs = model.graphs.graphs();
   TROUPE_ASSIGN(const size_t index, model.graphs.find(o.tags));
   const MetaGraph& chosen = graphs[index];
@@ -227,7 +227,7 @@ Result<size_t> print_model(const Options& o, const ModelFile& model) {
   return index;
 }
 
-Status inspect(const Options& o) {
+Status inspect(const InspectArguments& o) {
   const auto library = make_op_library();
   Graph graph(library->ops);
   if (names_model(o.graph)) {
@@ -249,7 +249,7 @@ Status inspect(const Options& o) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Job& job) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<InspectArguments>();
   CLI::App& inspect_app = *app.add_subcommand(
       "inspect", "Prints signatures, inputs, outputs, variables, parameters and FLOPs of a graph or a SavedModel");
   inspect_app.add_option("GRAPH", o->graph, "A GraphDef, binary or text; a SavedModel's folder; a .meta file")

@@ -28,7 +28,7 @@ constexpr int kAuthorityDays = 3650;
 /// Clocks of machines differ.
 constexpr int64_t kBefore = 3600;
 
-struct Options {
+struct KeysArguments {
   programs::ClusterFlags cluster;
   std::string out;
   int days = 365;
@@ -56,7 +56,7 @@ Status write_new(const std::string& path, std::string_view bytes, mode_t mode) {
   return cannot("write", path, error);
 }
 
-Result<std::string> read_file(const std::string& path) {
+Result<std::string> read_pem(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
   std::string out(1 << 20, '\0');
   if (file) out.resize(std::fread(out.data(), 1, out.size(), file.get()));
@@ -108,8 +108,8 @@ class Keys {
       return make_error(Code::kFailedPrecondition, "'{}' has {} without {}: certificates need both", folder_,
                         has_certificate ? programs::kCaFile : "ca.key", has_certificate ? "ca.key" : programs::kCaFile);
     if (has_certificate) {
-      TROUPE_ASSIGN(authority_.certificate, read_file(certificate));
-      TROUPE_ASSIGN(authority_.key, read_file(key));
+      TROUPE_ASSIGN(authority_.certificate, read_pem(certificate));
+      TROUPE_ASSIGN(authority_.key, read_pem(key));
     } else {
       TROUPE_ASSIGN(authority_,
                     net::make_authority(spec_.name(), {now_ - kBefore, now_ + std::max(days_, kAuthorityDays) * kDay}));
@@ -143,9 +143,9 @@ class Keys {
     net::KeyPair kept;
     std::string authority;
     const auto in = folder + "/";
-    TROUPE_ASSIGN(kept.certificate, read_file(in + programs::kCertificateFile));
-    TROUPE_ASSIGN(kept.key, read_file(in + programs::kKeyFile));
-    TROUPE_ASSIGN(authority, read_file(in + programs::kCaFile));
+    TROUPE_ASSIGN(kept.certificate, read_pem(in + programs::kCertificateFile));
+    TROUPE_ASSIGN(kept.key, read_pem(in + programs::kKeyFile));
+    TROUPE_ASSIGN(authority, read_pem(in + programs::kCaFile));
     for (const std::string& by : {authority_.certificate, authority})
       if (const Status fits = net::check_issued(by, kept, who); !fits.ok())
         return make_error(fits.error().code, "'{}' {}: remove it, and run this again to make it anew", folder,
@@ -168,7 +168,7 @@ class Keys {
   net::KeyPair authority_;
 };
 
-Status run(const Options& o) {
+Status run(const KeysArguments& o) {
   TROUPE_ASSIGN(auto config, net::ClusterConfig::parse(o.cluster.options().spec));
   return Keys(o.out, std::move(config.cluster), o.days).make(o.clients);
 }
@@ -176,7 +176,7 @@ Status run(const Options& o) {
 }  // namespace
 
 void add_cluster_keys(CLI::App& cluster, Job& job) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<KeysArguments>();
   CLI::App& keys = *cluster.add_subcommand(
       "keys",
       "Makes certificates and keys for TLS: an authority, and a folder for each task and for clients, which --tls "

@@ -39,7 +39,7 @@ constexpr size_t kMostTaken = size_t{1} << 20;
 /// How long workers may take to end when they are asked to.
 constexpr auto kLongestEnd = std::chrono::seconds(10);
 
-struct Options {
+struct LaunchArguments {
   int workers = 2, servers = 0;
   std::string devices = "cpu=1";
   int heartbeat = 200, silence = 2000;
@@ -103,7 +103,7 @@ class Folder {
   const std::string path_;
 };
 
-Result<net::ClusterSpec> make_spec(const Options& o, const Folder& folder) {
+Result<net::ClusterSpec> make_spec(const LaunchArguments& o, const Folder& folder) {
   net::ClusterSpec::Jobs jobs;
   for (const auto& [job, count] : {std::pair("ps", o.servers), std::pair("worker", o.workers)})
     for (int i = 0; i < count; ++i) {
@@ -116,7 +116,7 @@ Result<net::ClusterSpec> make_spec(const Options& o, const Folder& folder) {
 
 class Launch {
  public:
-  Launch(const Options& options, const Folder& folder, net::ClusterSpec spec)
+  Launch(const LaunchArguments& options, const Folder& folder, net::ClusterSpec spec)
       : options_(options), spec_(std::move(spec)), file_(folder.file("cluster.json")),
         listens_(" listens at unix:" + folder.file("")) {}
   ~Launch() {
@@ -275,7 +275,7 @@ class Launch {
     }
   }
 
-  const Options& options_;
+  const LaunchArguments& options_;
   const net::ClusterSpec spec_;
   const std::string file_;
   const std::string listens_;  // what a worker says then
@@ -290,7 +290,7 @@ class Launch {
   int status_ = programs::kDone;
 };
 
-Status run(const Options& o) {
+Status run(const LaunchArguments& o) {
   unsetenv("TROUPE_TLS");  // of another cluster: this one's folder is its protection
   TROUPE_ASSIGN(const auto folder, Folder::make());
   TROUPE_ASSIGN(auto spec, make_spec(o, *folder));
@@ -300,7 +300,7 @@ Status run(const Options& o) {
 }  // namespace
 
 void add_launch(CLI::App& app, Job& job) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<LaunchArguments>();
   CLI::App& launch = *app.add_subcommand(
       "launch", "Runs a program with a cluster of processes on this machine, which it finds in TROUPE_CLUSTER");
   launch.add_option("-n,--workers", o->workers, "Tasks of the job worker")

@@ -17,7 +17,7 @@
 namespace troupe {
 namespace {
 
-struct Options {
+struct PlaceArguments {
   programs::ClusterFlags cluster;
   std::string graph, devices = "cpu=1", link, costs;
   std::vector<std::string> fetches, targets;
@@ -44,7 +44,7 @@ std::vector<std::string> short_names(const std::vector<PlacementDevice>& devices
   return out;
 }
 
-bool is_input(const Node& n) { return n.op().name() == "Placeholder"; }
+bool is_placeholder(const Node& n) { return n.op().name() == "Placeholder"; }
 
 struct Wanted {
   std::vector<Output> fed, fetches;
@@ -52,10 +52,10 @@ struct Wanted {
 };
 
 /// What is asked for; without anything all that nobody reads or waits for. Placeholders count as fed.
-Result<Wanted> look_up(const Graph& graph, const Options& o) {
+Result<Wanted> look_up(const Graph& graph, const PlaceArguments& o) {
   Wanted out;
   for (int id = 0; id < graph.size(); ++id)
-    if (is_input(graph.node(id))) out.fed.push_back(graph.node(id).out());
+    if (is_placeholder(graph.node(id))) out.fed.push_back(graph.node(id).out());
   for (const std::string& name : o.fetches) {
     TROUPE_ASSIGN(const Output output, graph.output(name));
     if (output.port >= output.node->num_outputs())
@@ -73,7 +73,7 @@ Result<Wanted> look_up(const Graph& graph, const Options& o) {
     for (const Node* c : graph.node(id).control_inputs()) read[static_cast<size_t>(c->id())] = true;
   }
   for (int id = 0; id < graph.size(); ++id)
-    if (!read[static_cast<size_t>(id)] && !is_input(graph.node(id))) out.targets.push_back(&graph.node(id));
+    if (!read[static_cast<size_t>(id)] && !is_placeholder(graph.node(id))) out.targets.push_back(&graph.node(id));
   return out;
 }
 
@@ -149,7 +149,7 @@ void print_summary(const Placement& placed, const PlacementOptions& options, con
 }
 
 /// The devices of a cluster and the links between its tasks, which it prints.
-Status ask_cluster(const Options& o, PlacementOptions& options) {
+Status ask_cluster(const PlaceArguments& o, PlacementOptions& options) {
   TROUPE_ASSIGN(const auto engine, Engine::create(o.cluster.engine({.cpu_threads = {1}})));
   const std::vector<std::string> devices = engine->devices();
   for (const std::string& name : devices) options.devices.push_back({name});
@@ -170,7 +170,7 @@ Status ask_cluster(const Options& o, PlacementOptions& options) {
   return {};
 }
 
-Status place_graph(const Options& o) {
+Status place_graph(const PlaceArguments& o) {
   PlacementOptions options;
   if (o.cluster.given()) {
     TROUPE_RETURN_IF_ERROR(ask_cluster(o, options));
@@ -213,7 +213,7 @@ Status place_graph(const Options& o) {
 }  // namespace
 
 void add_place(CLI::App& app, Job& job) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<PlaceArguments>();
   CLI::App& place_app =
       *app.add_subcommand("place", "Tells where the nodes of a graph would go, and how long a step would take");
   place_app.add_option("GRAPH", o->graph, "A GraphDef, binary or text; its Placeholders count as fed")->required();

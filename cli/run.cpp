@@ -286,11 +286,11 @@ Result<std::shared_ptr<const CostModel>> load_costs(const std::string& path) {
 }
 
 /// Tells a terminal how far the steps are, a few times a second; it is wiped out at the end.
-class Progress {
+class StepsDone {
  public:
   /// 0: who knows how many.
-  explicit Progress(int64_t steps) : steps_(steps) {}
-  ~Progress() {
+  explicit StepsDone(int64_t steps) : steps_(steps) {}
+  ~StepsDone() {
     if (shown_) fmt::print(stderr, "\r\033[K");
   }
   void operator()(int64_t done) {
@@ -322,7 +322,7 @@ class Progress {
 /// The signature that models have for whoever names none.
 constexpr const char* kDefaultSignature = "serving_default";
 
-struct Options {
+struct RunArguments {
   std::string graph, feeds, out, devices, passes = "default";
   bool place = false;
   int64_t steps = 0;  // 0: not given
@@ -330,7 +330,7 @@ struct Options {
   GraphRun job = {};
 };
 
-Status run(Options& o) {
+Status run(RunArguments& o) {
   const bool is_model = names_model(o.graph);
   // A checkpoint alone is written from what the model begins with; what is said of steps asks for some.
   const bool steps =
@@ -357,7 +357,7 @@ Status run(Options& o) {
     TROUPE_ASSIGN(o.job.feeds, read_npz(o.feeds));
   }
   o.job.steps = o.steps == 0 && o.job.data.files.empty() ? 1 : o.steps;
-  auto progress = std::make_unique<Progress>(o.job.steps);
+  auto progress = std::make_unique<StepsDone>(o.job.steps);
   o.job.after_step = std::ref(*progress);
   o.job.note = [](const std::string& line) { fmt::print(stderr, "troupe: {}\n", line); };
   auto fetched = run_graph(o.job);
@@ -478,7 +478,7 @@ void add_run(CLI::App& app, Job& job) {
   // An empty one is a slip, such as a variable of a shell that is not set, and would lose what the run made.
   const CLI::Validator names_file(
       [](const std::string& text) { return std::string(text.empty() ? "the name of a file is missing" : ""); }, "");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunArguments>();
   CLI::App& run_app = *app.add_subcommand("run", "Runs steps of a graph or a SavedModel and writes what is fetched");
   run_app
       .add_option("GRAPH", o->graph,

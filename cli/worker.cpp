@@ -15,7 +15,7 @@
 namespace troupe {
 namespace {
 
-struct Options {
+struct WorkerArguments {
   programs::ClusterFlags cluster;
   std::string devices = "cpu=1";
   std::vector<std::string> data;
@@ -33,7 +33,7 @@ bool is_local(const net::Address& address) {
 }
 
 /// What is wrong with the command line, if anything is; else its datasets are read.
-Status check(Options& o) {
+Status check(WorkerArguments& o) {
   TROUPE_RETURN_IF_ERROR(read_own_devices(o.devices, o.cores));
   if (const auto folders = DataFolders::make(o.data); !folders.ok())
     return invalid_argument("--data: {}", folders.error().message);
@@ -54,7 +54,7 @@ Status check(Options& o) {
   return {};
 }
 
-Status run(const Options& o) {
+Status run(const WorkerArguments& o) {
   programs::count_signals();
   if (o.quiet) spdlog::set_level(spdlog::level::err);
   TROUPE_ASSIGN(const OwnDevices devices, read_own_devices(o.devices, o.cores));
@@ -72,7 +72,7 @@ Status run(const Options& o) {
 }  // namespace
 
 void add_worker(CLI::App& app, Job& job) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<WorkerArguments>();
   CLI::App& worker = *app.add_subcommand(
       "worker",
       "A task of a cluster: its devices run the steps of clients, one client at a time, until a signal ends it");

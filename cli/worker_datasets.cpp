@@ -11,7 +11,7 @@ namespace {
 
 using FromFiles = Result<Dataset> (*)(std::vector<std::string> files, Shard shard);
 
-Error in(const char* option, const std::string& text, Error error) {
+Error in_option(const char* option, const std::string& text, Error error) {
   error.message = fmt::format("{} {}: {}", option, text, error.message);
   return error;
 }
@@ -36,11 +36,11 @@ Status add(const char* option, const std::string& text, FromFiles from_files, co
            std::map<std::string, Dataset>& out) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-    return in(option, text, invalid_argument("NAME=PATTERN is expected"));
+    return in_option(option, text, invalid_argument("NAME=PATTERN is expected"));
   const std::string name = text.substr(0, equals);
-  if (out.contains(name)) return in(option, text, invalid_argument("there is a dataset '{}' already", name));
+  if (out.contains(name)) return in_option(option, text, invalid_argument("there is a dataset '{}' already", name));
   auto dataset = read_files(from_files, text.substr(equals + 1), shard);
-  if (!dataset.ok()) return in(option, text, std::move(dataset.error()));
+  if (!dataset.ok()) return in_option(option, text, std::move(dataset.error()));
   if (wanted.repeat) dataset = dataset->repeat();
   if (wanted.batch > 0) dataset = dataset->batch(wanted.batch);
   out.emplace(name, std::move(*dataset));

@@ -521,7 +521,7 @@ TEST_CASE("cluster: another model, or another number of replicas, trains on the 
 TEST_CASE("cluster: training gets over kills of workers, servers and itself at random moments, to the same bytes") {
   const Cluster c(2, 1);
   const Training alone(c, "alone"), spread(c, "spread");
-  const int kills = 3 * (kSlowness > 1 ? 1 : 20), epochs = kSlowness > 1 ? 3 : 60;
+  const int kills = 3 * (kSlowness > 1 ? 1 : 20), epochs = kSlowness > 1 ? 3 : 30;
   const auto begun = std::chrono::steady_clock::now();
   REQUIRE(run(alone.arguments(epochs), kTrain).status == 0);
   // So often that it is not done before.
