@@ -526,7 +526,7 @@ void Executor::fire_blocking(StepState& s, Ready at, const PlanNode& node) {
 
 void Executor::complete(StepState& s, Ready at) {
   const PartitionPlan& plan = *s.plan;
-  if (plan.control_flow) return complete_control(s, at, false);
+  if (plan.control_flow) return complete_control(s, at, false, -1, s.timed ? AtOnce::kNone : AtOnce::kControl);
   Iteration& in = *s.iterations[0];
   const PlanNode& node = plan.nodes[at.node];
   const uint32_t* inputs = plan.input_slots.data() + node.first_input;

@@ -161,18 +161,24 @@ class Executor {
   // Control flow (executor_control_flow.cpp).
   /// Carries out a dead node, or one of the ops of control flow, to its end.
   void fire_control(StepState& s, Ready at);
+  /// Which successors are carried out as soon as nothing is left for them to wait for, rather than after what is ready:
+  /// ops of control flow, which cost less than the way through the queue. These tell others by the queue, so that
+  /// chains of them need no more of the stack. A step that is timed fires each node on its own.
+  enum class AtOnce : uint8_t { kNone, kMerges, kControl };
   /// Releases inputs and tells successors; of a Switch only those of output `taken` live.
-  void complete_control(StepState& s, Ready at, bool dead, int taken = -1);
-  void tell_successors(StepState& s, Ready at, uint32_t iteration, bool dead, int taken);
+  void complete_control(StepState& s, Ready at, bool dead, int taken = -1, AtOnce at_once = AtOnce::kNone);
+  void tell_successors(StepState& s, Ready at, uint32_t iteration, bool dead, int taken,
+                       AtOnce at_once = AtOnce::kNone);
   /// All dependencies of a node with a dead input are met.
   void die(StepState& s, Ready at);
-  /// One dependency of a Merge is met, by a node that is dead or not.
-  void arrive_at_merge(StepState& s, Ready at, bool control, bool dead);
+  /// One dependency of a Merge is met, by a node that is dead or not; whether it was the last that it waited for.
+  static bool arrive_at_merge(StepState& s, Ready at, bool control, bool dead);
   void enter(StepState& s, Ready at, bool dead);
   void exit(StepState& s, Ready at);
-  void next_iteration(StepState& s, Ready at);
+  void next_iteration(StepState& s, Ready at, AtOnce at_once = AtOnce::kNone);
   /// Puts a value into the output of `node` in an iteration and tells those who wait for it there.
-  void deliver(StepState& s, uint32_t node, uint32_t iteration, Tensor value, bool dead);
+  void deliver(StepState& s, uint32_t node, uint32_t iteration, Tensor value, bool dead,
+               AtOnce at_once = AtOnce::kNone);
   void add_iteration(StepState& s, uint32_t loop);
   /// Of one that is not the newest.
   static uint32_t iteration_after(const StepState& s, uint32_t iteration);

@@ -70,7 +70,7 @@ void Executor::fire_control(StepState& s, Ready at) {
   }
 }
 
-void Executor::complete_control(StepState& s, Ready at, bool dead, int taken) {
+void Executor::complete_control(StepState& s, Ready at, bool dead, int taken, AtOnce at_once) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
   const uint32_t* inputs = s.plan->input_slots.data() + node.first_input;
@@ -79,13 +79,13 @@ void Executor::complete_control(StepState& s, Ready at, bool dead, int taken) {
   if (node.kind < NodeKind::kEnter || node.kind >= NodeKind::kTrigger) {  // the others have delivered their output
     for (uint32_t i = 0; i < node.num_outputs; ++i)
       if (in.uses[node.first_output + i] == 0) in.values[node.first_output + i].reset();
-    tell_successors(s, at, at.iteration, dead, taken);
+    tell_successors(s, at, at.iteration, dead, taken, at_once);
   }
   if (at.iteration == 0) --s.left;
   else settle(s, at.iteration);
 }
 
-void Executor::tell_successors(StepState& s, Ready at, uint32_t iteration, bool dead, int taken) {
+void Executor::tell_successors(StepState& s, Ready at, uint32_t iteration, bool dead, int taken, AtOnce at_once) {
   const PartitionPlan& plan = *s.plan;
   Iteration& in = *s.iterations[iteration];
   const PlanNode* const nodes = plan.nodes.data();
@@ -94,16 +94,30 @@ void Executor::tell_successors(StepState& s, Ready at, uint32_t iteration, bool 
     const uint32_t to = plan.successors[i];
     const int port = plan.successor_ports[i];
     const bool dies = dead || (taken >= 0 && port >= 0 && port != taken);
-    if (nodes[to].kind == NodeKind::kMerge) {
-      arrive_at_merge(s, {to, iteration}, port < 0, dies);
-      if (s.stopped) return;
-      continue;
+    const NodeKind kind = nodes[to].kind;
+    if (kind == NodeKind::kMerge) {
+      if (!arrive_at_merge(s, {to, iteration}, port < 0, dies)) continue;
+      if (at_once == AtOnce::kNone) {
+        push(s, {to, iteration});
+        continue;
+      }
+    } else {
+      const uint32_t local = to - in.first_node;
+      if (dies && kind != NodeKind::kTrigger) in.dead[local] = 1;
+      if (--in.pending[local] > 0) continue;
+      if (in.dead[local]) {
+        die(s, {to, iteration});
+        continue;
+      }
+      if (at_once != AtOnce::kControl || (kind != NodeKind::kSwitch && kind != NodeKind::kNextIteration)) {
+        push(s, {to, iteration});
+        continue;
+      }
     }
-    const uint32_t local = to - in.first_node;
-    if (dies && nodes[to].kind != NodeKind::kTrigger) in.dead[local] = 1;
-    if (--in.pending[local] > 0) continue;
-    if (in.dead[local]) die(s, {to, iteration});
-    else push(s, {to, iteration});
+    if (iteration > 0) ++in.outstanding;
+    if (kind == NodeKind::kNextIteration) next_iteration(s, {to, iteration}, AtOnce::kMerges);
+    else fire_control(s, {to, iteration});
+    if (s.stopped) return;
   }
 }
 
@@ -117,7 +131,7 @@ void Executor::die(StepState& s, Ready at) {
   else deliver(s, at.node, iteration_after(s, at.iteration), Tensor(), true);
 }
 
-void Executor::arrive_at_merge(StepState& s, Ready at, bool control, bool dead) {
+bool Executor::arrive_at_merge(StepState& s, Ready at, bool control, bool dead) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
   int32_t& pending = in.pending[at.node - in.first_node];
@@ -127,25 +141,25 @@ void Executor::arrive_at_merge(StepState& s, Ready at, bool control, bool dead) 
   if (control) {
     pending -= 2;
   } else if (dead) {
-    if (++mark < can_come) return;
+    if (++mark < can_come) return false;
   } else if (pending & 1) {
     pending -= 1;
   } else {  // another was first: TensorFlow's gradients of branches have constants that always live beside what may
-    return;
+    return false;
   }
   const bool all_dead = pending == 1 && mark >= can_come;
-  if (pending != 0 && !all_dead) return;
+  if (pending != 0 && !all_dead) return false;
   mark = all_dead ? kDeadMerge : 0;
-  push(s, at);
+  return true;
 }
 
 // -- loops ------------------------------------------------------------------------------------------------------------
 
-void Executor::deliver(StepState& s, uint32_t node, uint32_t iteration, Tensor value, bool dead) {
+void Executor::deliver(StepState& s, uint32_t node, uint32_t iteration, Tensor value, bool dead, AtOnce at_once) {
   Iteration& in = *s.iterations[iteration];
   const uint32_t slot = s.plan->nodes[node].first_output;
   if (!dead && in.uses[slot] > 0) in.values[slot] = std::move(value);
-  tell_successors(s, {node, 0}, iteration, dead, -1);
+  tell_successors(s, {node, 0}, iteration, dead, -1, at_once);
 }
 
 void Executor::enter(StepState& s, Ready at, bool dead) {
@@ -201,7 +215,7 @@ void Executor::exit(StepState& s, Ready at) {
   if (!s.stopped) complete_control(s, at, false);
 }
 
-void Executor::next_iteration(StepState& s, Ready at) {
+void Executor::next_iteration(StepState& s, Ready at, AtOnce at_once) {
   Loop& l = *s.loops[s.iterations[at.iteration]->loop];
   Tensor value = s.iterations[at.iteration]->take(s.plan->input_slots[s.plan->nodes[at.node].first_input]);
   const bool newest = l.iterations.back() == at.iteration;
@@ -211,7 +225,8 @@ void Executor::next_iteration(StepState& s, Ready at) {
   }
   if (newest) add_iteration(s, s.iterations[at.iteration]->loop);
   if (s.stopped) return;
-  deliver(s, at.node, iteration_after(s, at.iteration), std::move(value), false);
+  deliver(s, at.node, newest ? l.iterations.back() : iteration_after(s, at.iteration), std::move(value), false,
+          at_once);
   if (!s.stopped) complete_control(s, at, false);
 }
 
