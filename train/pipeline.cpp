@@ -430,7 +430,7 @@ class Pipeline::Impl {
   void begin_wait() {
     const std::lock_guard lock(mutex_);
     last_update_ = Clock::now();
-    lost_at_ = -1;
+    failed_at_ = -1;
   }
 
   /// Lets the batches under way end and keeps what the variables are then.
@@ -459,8 +459,9 @@ class Pipeline::Impl {
     // What fails again at the same step though all tasks are there is still the same loss, as is one without an update
     // since the last.
     const bool is_known = watch_->lost(watch_->all()).has_value();
-    if (is_known ? last_update_ >= lost_since_ : lost_at > lost_at_) lost_since_ = Clock::now(), ++summary.losses;
-    lost_at_ = std::max(lost_at_, lost_at);
+    if (last_update_ >= lost_since_ && (is_known || lost_at > failed_at_)) lost_since_ = Clock::now(), ++summary.losses;
+    const int64_t failed_before = failed_at_;
+    if (!is_known) failed_at_ = std::max(failed_at_, lost_at);
     const auto since = lost_since_;
     const auto deadline = later(since, options_.recovery.wait);
     TaskReport told{.reason = why.message, .step = lost_at};
@@ -479,6 +480,7 @@ class Pipeline::Impl {
         going_back_ = false;
         return true;
       }
+      if (watch_->lost(watch_->all())) failed_at_ = failed_before;  // other tasks only told of it sooner
       watch_->accept(watch_->all());
       changed_.wait(lock, [&] { return snapshots_ == 0; });
       const Kept kept = *kept_;
@@ -682,7 +684,7 @@ class Pipeline::Impl {
   std::optional<Kept> kept_;
   bool going_back_ = false, gave_up_ = false;
   Clock::time_point last_update_ = {}, lost_since_ = {};
-  int64_t lost_at_ = -1;  // the step
+  int64_t failed_at_ = -1;  // the last step that failed though all tasks were there
   int in_flight_ = 0;     // steps whose callback has not ended
   bool stop_ = false;
   int snapshots_ = 0;           // calls of snapshot() at work: no batch begins

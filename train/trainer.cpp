@@ -243,6 +243,7 @@ Result<Metrics> Trainer::Impl::evaluate(const Dataset& batches) {
     const bool stopped = running_ ? stop_ : std::exchange(stop_, false);  // in on_step the run ends by it too
     if (stopped || !may_be_lost(metrics.error()) || Clock::now() >= give_up) return metrics;
     // What is not there it does without, or waits for.
+    if (broken_) continue;  // the watch has told of it
     if (watch_->lost(vital_)) lose(metrics.error());
     else changed_.wait_for(lock, kPause, [&] { return stop_; });
   }

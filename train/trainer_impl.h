@@ -270,7 +270,8 @@ class Trainer::Impl {
   bool keeps_next_ = false;
   Clock::time_point lost_since_ = {}, next_kept_ = {}, last_update_ = {}, last_look_ = {};
   Clock::time_point asked_at_ = {};   // when the last call began that may wait for tasks
-  int64_t lost_at_ = -1;              // the step
+  int64_t failed_at_ = -1;            // the last step that failed though all tasks were there
+  int64_t failed_before_ = -1;        // the same, before the loss at hand
   int64_t position_ = 0;              // of the dataset: elements before those that are counted by filled_
   int losses_ = 0;                    // of the run
   int64_t lost_ = 0, told_lost_ = 0;  // batches that no update has seen; those that news told of

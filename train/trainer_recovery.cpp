@@ -37,9 +37,11 @@ void Trainer::Impl::watch_tasks() {
 void Trainer::Impl::lose(const Error& error) {
   const auto why = watch_->lost(vital_);
   broken_ = why.value_or(error);
-  // What fails again at the same step though all tasks are there is still the same loss.
-  if (why ? last_update_ >= lost_since_ : step() > lost_at_) lost_since_ = Clock::now(), ++losses_;
-  lost_at_ = std::max(lost_at_, step());
+  // What fails again at the same step though all tasks are there is still the same loss, as is one without an update
+  // since the last.
+  if (last_update_ >= lost_since_ && (why || step() > failed_at_)) lost_since_ = Clock::now(), ++losses_;
+  failed_before_ = failed_at_;
+  if (!why) failed_at_ = std::max(failed_at_, step());
   news_.push_back({.reason = broken_->message, .step = step()});
 }
 
@@ -158,6 +160,7 @@ void Trainer::Impl::recover(std::unique_lock<std::mutex>& lock, bool heed_stop) 
       error_ = *broken_;
       break;
     }
+    if (watch_->lost(watch_->all())) failed_at_ = failed_before_;  // other tasks only told of it sooner
     watch_->accept(watch_->all());
     all_steps_ = CancelToken();
     update_step_ = CancelToken();

@@ -237,6 +237,39 @@ TEST_CASE("a pipeline whose dataset or task fails again and again ends with that
   CHECK_THAT(summary.error().str(), Catch::Contains("task:1"));
 }
 
+TEST_CASE("a pipeline's failure at an earlier step than that of the last loss is another one") {
+  const auto wait = std::chrono::milliseconds(500);
+  SocketCluster cluster(2);
+  const auto client = cluster.client();
+  PipelineOptions options = options_of(PipelineSchedule::kOneFOneB, 2, sgd(constant_rate(.1f)));
+  options.devices = worker_devices(2, 1);
+  options.recovery.wait = wait;
+  std::atomic<int> left = -1;  // batches before the failure; -1: none is due
+  std::chrono::steady_clock::time_point until;
+  const Dataset data = points(40).map([&](Element batch) {
+    if (left < 0 || left-- > 0) return Result<Element>(std::move(batch));
+    std::this_thread::sleep_until(until);
+    return Result<Element>(make_error(Code::kUnavailable, "the store of files is away"));
+  });
+  std::vector<TaskReport> told;
+  options.recovery.on_task = [&](const TaskReport& report) {
+    told.push_back(report);
+    if (told.size() == 1) until = std::chrono::steady_clock::now() + wait * 5 / 4;
+    if (told.size() == 2) left = 4;
+    if (!cluster.workers[1]) cluster.start(1);
+  };
+  const auto pipeline = pipeline_of(*client, stages_of(2, false), data, options);
+  const auto summary = pipeline->run(30, [&](const StepReport& report) {
+    if (report.step == 20 && told.empty()) cluster.workers[1].reset();
+  });
+  INFO((summary.ok() ? std::string() : summary.error().str()));
+  REQUIRE(summary.ok());
+  CHECK(summary->updates == 30);
+  CHECK(summary->losses == 2);
+  REQUIRE(told.size() == 4);
+  CHECK(told[2].step < told[0].step);
+}
+
 TEST_CASE("a pipeline gets over each loss, however long ago the last one was") {
   SocketCluster cluster(2);
   const auto client = cluster.client();

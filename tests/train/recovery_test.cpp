@@ -250,6 +250,63 @@ TEST_CASE("a call gets over each loss, however long ago that or the last one was
   CHECK(f.trainer->step() == 6);
 }
 
+TEST_CASE("a failure at an earlier step than that of the last loss is another one") {
+  constexpr auto kWait = std::chrono::milliseconds(500);
+  struct Failing {
+    std::mutex mutex;
+    std::optional<std::chrono::steady_clock::time_point> until;  // from the loss on
+    int left = -1;                                               // elements before the failure; -1: none is due
+  };
+  const auto failing = std::make_shared<Failing>();
+  const Dataset data = circle(512, 32).map([failing](Element batch) {
+    const std::lock_guard lock(failing->mutex);
+    if (failing->left < 0 || failing->left-- > 0) return Result<Element>(std::move(batch));
+    std::this_thread::sleep_until(*failing->until);
+    return Result<Element>(make_error(Code::kUnavailable, "the store of files is away"));
+  });
+  LossFixture f(2, kSyncMode, [&](TrainerOptions& o) { o.recovery.wait = kWait; }, data);
+  f.on_task = [&](const TaskReport& report) {
+    const std::lock_guard lock(failing->mutex);
+    if (!report.back && !failing->until) failing->until = std::chrono::steady_clock::now() + kWait * 5 / 4;
+    if (report.back && f.told.size() == 2) failing->left = 8;  // updates take two, and some wait in queues
+  };
+  const auto summary = f.run(30, [&](const StepReport& report) {
+    if (report.step == 25 && f.told.empty() && f.cluster.workers[1]) f.kill(1);
+  });
+  CHECK(summary.updates == 30);
+  CHECK(summary.losses == 2);
+  REQUIRE(f.told.size() == 4);
+  CHECK_THAT(f.told[0].reason, Catch::Contains("task:1"));
+  CHECK_THAT(f.told[2].reason, Catch::Contains("the store of files is away"));
+  CHECK(f.told[2].step < f.told[0].step);
+  CHECK(f.told[3].seconds < std::chrono::duration<double>(kWait).count() * 4);
+  check_values(values_of(*f.client, f.trainer->variables()), alone(kSyncMode, 2, 30));
+}
+
+TEST_CASE("a task that is lost while a trainer tests is told of once") {
+  LossFixture f(2, kSyncMode);
+  f.run(3);
+  for (int i = 0; i < 10; ++i) {
+    const auto read = std::make_shared<std::atomic<int>>(0);
+    const auto started = std::make_shared<std::atomic<bool>>(false);
+    const auto tested = f.trainer->evaluate(circle(512, 8, 1, 5).map([&f, read, started](Element batch) {
+      if (read->fetch_add(1) != 20) return batch;
+      f.kill(1);
+      *started = f.cluster.try_start(1).ok();
+      return batch;
+    }));
+    REQUIRE(*started);
+    INFO((tested.ok() ? std::string() : tested.error().str()));
+    REQUIRE(tested.ok());
+    f.run(1);
+    bool away = false;
+    for (const TaskReport& report : f.told) {
+      CHECK(report.back == away);
+      away = !report.back;
+    }
+  }
+}
+
 TEST_CASE("a stop between two runs keeps no snapshot from updates that are made again") {
   for (const Mode& mode : {kSyncMode, kAsyncMode, kHybridMode, kLocalMode}) {
     INFO(mode.name);
