@@ -59,6 +59,12 @@ int find_addresses(const Address& address, int flags, std::vector<SocketAddress>
   return out.empty() ? EAI_NONAME : 0;
 }
 
+/// Whether it is one of IPv4, as those of IPv6 are written.
+bool is_mapped(const SocketAddress& address) {
+  return address.family() == AF_INET6 &&
+         IN6_IS_ADDR_V4MAPPED(&reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr);
+}
+
 Descriptor new_socket(int family) { return Descriptor(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
 void set_option(int fd, int level, int name, int value) { setsockopt(fd, level, name, &value, sizeof value); }
@@ -178,8 +184,10 @@ Status Listeners::add(SocketAddress address) {
   if (!fd) return cannot_listen(address_, errno);
   address.set_port(address_.port);
   if (address.family() != AF_UNIX) set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  // "[::]" alone takes IPv4 too; beside an IPv4 socket of the same host it must not.
-  if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, address_.host != "::");
+  // "[::]" alone takes IPv4 too, and "[::ffff:10.0.0.1]" nothing else; beside an IPv4 socket of the same host one must
+  // not.
+  if (address.family() == AF_INET6)
+    set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, address_.host != "::" && !is_mapped(address));
   int error = bind_to(fd.get(), address);
   if (error == EADDRINUSE && address.family() == AF_UNIX && remove_stale(address, address_.path))
     error = bind_to(fd.get(), address);

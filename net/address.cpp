@@ -94,18 +94,24 @@ Result<Address> Address::parse(std::string_view text) {
   const auto port = plain_number(text.substr(colon + 1));
   if (!port || *port < 1 || *port > 65535) return bad("has no port from 1 to 65535");
   out.port = static_cast<uint16_t>(*port);
-  out.host = lower_case(text.substr(0, colon));
+  out.host = text.substr(0, colon);
   if (out.host.starts_with('[')) {
     if (!out.host.ends_with(']')) return bad("has no ']' before its port");
     out.host = out.host.substr(1, out.host.size() - 2);
     const std::string number = out.host.substr(0, out.host.find('%'));  // a link-local one may name its interface
+    const std::string interface = out.host.substr(number.size());       // whose letters' case counts: "%enP2p1s0"
     in6_addr parsed = {};
     if (inet_pton(AF_INET6, number.c_str(), &parsed) != 1) return bad("has no IPv6 address between [ and ]");
-    if (number.size() < out.host.size() && (number.size() + 1 == out.host.size() ||
-                                            !std::ranges::all_of(out.host.substr(number.size() + 1), is_name_letter)))
+    if (!interface.empty() &&
+        (interface.size() == 1 || !std::ranges::all_of(interface.substr(1), is_name_letter)))
       return bad("has no name of an interface after '%'");
+    // One spelling for each address.
+    char shortest[INET6_ADDRSTRLEN] = {};
+    inet_ntop(AF_INET6, &parsed, shortest, sizeof shortest);
+    out.host = shortest + interface;
     return out;
   }
+  out.host = lower_case(out.host);
   if (out.host.find(':') != out.host.npos) return bad("is an IPv6 address without [ and ]");
   if (const char* why = fault_of_host(out.host)) return bad(why);
   return out;

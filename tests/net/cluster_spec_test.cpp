@@ -68,6 +68,8 @@ TEST_CASE("faults of a cluster name key and value") {
   CHECK_THAT(fault(R"({"cluster": {"w": {"99999999999": "a:1"}}})"), Contains("'99999999999' is not a number"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"], "v": ["A:1"]}})"),
              Contains("/job:v/task:0 and /job:w/task:0 have the same address 'a:1'"));
+  CHECK_THAT(fault(R"({"cluster": {"w": ["[::1]:1", "[0::1]:1"]}})"),
+             Contains("/job:w/task:0 and /job:w/task:1 have the same address '[::1]:1'"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"], "w": ["a:2"]}})"), Contains("has the key 'w' twice"));
   CHECK_THAT(fault(R"({"environment": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"name": 1}}}}}}}}}, "name": "c",
                        "cluster": {"w": ["a:1"]}, "name": "d"})"),
@@ -109,6 +111,12 @@ TEST_CASE("addresses: names, IPv4, IPv6 and paths") {
     CHECK(Address::parse(address->str()).value() == *address);
   }
   CHECK(Address::parse("HOST:1")->host == "host");
+  // One spelling for each address, but names of interfaces are as they are.
+  for (const char* text : {"[::1]:80", "[0:0:0:0:0:0:0:1]:80", "[0::1]:80", "[0000::0001]:80"})
+    CHECK(Address::parse(text)->str() == "[::1]:80");
+  CHECK(Address::parse("[0::0]:80")->str() == "[::]:80");
+  CHECK(Address::parse("[FE80::A%enP2p1s0]:80")->str() == "[fe80::a%enP2p1s0]:80");
+  CHECK(Address::parse("[::FFFF:7f00:1]:80")->str() == "[::ffff:127.0.0.1]:80");
   CHECK(address_fault("host") == "address 'host' has no port, such as host:2222");
   CHECK(address_fault("[::1]") == "address '[::1]' has no port, such as host:2222");
   for (const char* port : {"", "0", "65536", "-1", "+1", "01", "1 ", "x", "99999999999999999999"})
