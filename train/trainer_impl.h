@@ -99,6 +99,8 @@ class Trainer::Impl {
  private:
   bool hybrid() const { return options_.mode == ReplicaMode::kHybrid; }
   bool local() const { return options_.mode == ReplicaMode::kLocal; }
+  /// Whether replicas may be left out while others go on; they share a queue then.
+  bool apart() const { return options_.mode == ReplicaMode::kAsync || hybrid(); }
   /// The options with the tasks of their devices.
   TrainerOptions complete(TrainerOptions o) const;
   /// All that is on the engine for this trainer alone.
@@ -162,6 +164,8 @@ class Trainer::Impl {
   /// Asks the queue that replicas share how many batches it has. None of its steps is under way.
   void count_input(Launches& launches);
   void input_counted(RunResult& result, bool alone, Launches& launches);
+  /// So many batches, of steps that failed with their tasks, were not taken by these, and so are not lost.
+  void not_taken(int64_t batches);
   void replica_done(int i, RunResult& result, Launches& launches);
   void ask_token(int i, Launches& launches);
   void token_done(int i, RunResult& token);

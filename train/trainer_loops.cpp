@@ -90,6 +90,8 @@ void Trainer::Impl::schedule(Launches& launches) {
     options.cancel = update_step_;
     launch(launches, update_, {}, options, [this](RunResult r, Launches& more) { update_done(r, more); });
   }
+  // The queue is closed and empty: what was put into it was taken.
+  if (ended_ && computing_ == 0 && !halted() && apart()) not_taken(taken_ - filled_);
   bool starved = false;
   for (size_t i = 0; i < replicas_.size(); ++i) {
     Replica& r = replicas_[i];
@@ -174,7 +176,7 @@ void Trainer::Impl::replica_done(int i, RunResult& result, Launches& launches) {
   --computing_;
   if (!result.ok()) {
     if (!hybrid() && !local()) --started_;
-    if (result.error().code == Code::kOutOfRange && !broken_) (local() ? r.ended : ended_) = true;
+    if (result.error().code == Code::kOutOfRange && !broken_) (local() ? r.ended : ended_) = true, --taken_;
     else if (!set_aside(i, result.error())) fail(result.error());
     return;
   }
@@ -248,10 +250,21 @@ void Trainer::Impl::input_counted(RunResult& result, bool alone, Launches& launc
   const int64_t there = (*result)[0].data<int32_t>()[0];
   // Where the input goes on, one of these is perhaps of a step whose end is not known yet.
   const int64_t most_taken = filled_ - there + (alone ? 0 : 1);
-  if (!input_closed_) taken_ = std::min(taken_, most_taken);
+  if (!input_closed_) not_taken(taken_ - most_taken);
   seen_ = there > 0;
   miscounted_ = !alone;
   if (alone) enqueue_next(0, launches);
+}
+
+void Trainer::Impl::not_taken(int64_t batches) {
+  if (batches <= 0) return;
+  taken_ -= batches;
+  lost_ -= batches;
+  for (Replica& r : replicas_) {  // of those that are not back nobody has been told
+    const int64_t its = std::min(batches, r.batches_lost);
+    r.batches_lost -= its;
+    batches -= its;
+  }
 }
 
 void Trainer::Impl::end_round(Launches& launches) {

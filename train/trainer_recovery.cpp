@@ -8,7 +8,6 @@ namespace troupe::nn {
 void Trainer::Impl::watch_tasks() {
   if (cluster_status(engine_).empty() || options_.recovery.wait.count() <= 0) return;
   TaskWatch::Names names;
-  const bool apart = options_.mode == ReplicaMode::kAsync || hybrid();
   std::map<std::string, std::string> tasks;  // by device
   for (int id = 0; id < graph_.size(); ++id) {
     const Node& node = graph_.node(id);
@@ -16,7 +15,7 @@ void Trainer::Impl::watch_tasks() {
     if (fresh) at->second = tasks_.task_of(node.device());
     names.insert(at->second);
     const bool resource = node.num_outputs() > 0 && node.dtype(0) == DType::kResource;
-    if (!apart || resource) vital_.insert(at->second);
+    if (!apart() || resource) vital_.insert(at->second);
   }
   for (size_t i = 0; i < replicas_.size(); ++i)
     replicas_[i].task = options_.devices.empty() ? std::string() : tasks_.task_of(options_.devices[i]);

@@ -51,7 +51,8 @@ struct TaskReport {
   int replica = -1;     // that goes on without, or is back; -1: all training had to wait
   int64_t step = 0;     // Trainer::step() when it was lost; of one that is back, from which training goes on
   int64_t updates = 0;  // back: that are lost, and made again
-  int64_t batches = 0;  // back: that no update has seen, nor will
+  int64_t batches = 0;  // back: that no update has seen, nor will, of a replica that is back at most: a step of it that
+                        // failed may have taken none
   double seconds = 0;   // back: since the loss
 };
 
@@ -143,7 +144,7 @@ struct RunSummary {
   std::vector<int64_t> input_wait_ns = {};  // of each replica (kSync: of all together): ready, and no batch was there
   int losses = 0;                           // of tasks, that it got over
   int64_t batches_lost = 0;                 // that no update has seen, nor will: those of TaskReport, also of replicas
-                                            // whose tasks are not back
+                                            // whose tasks are not back, less those that have turned out not to be
 };
 
 /// Means over a test set.

@@ -393,6 +393,30 @@ TEST_CASE("a run tells what batches it lost, also where the replica is not back 
   CHECK(f.told[3].batches == 0);
 }
 
+TEST_CASE("of finite data each batch is trained on or lost, however often replicas lose their tasks") {
+  constexpr int64_t kBatches = 16 * 60;
+  for (const Mode& mode : {kAsyncMode, kHybridMode}) {
+    INFO(mode.name);
+    LossFixture f(
+        4, mode,
+        [](TrainerOptions& o) {
+          o.devices.erase(o.devices.begin());
+          o.variable_devices = {"/job:worker/task:0"};
+          if (o.mode == ReplicaMode::kHybrid) o.backups = 2;
+        },
+        circle(512, 32, kBatches / 16));
+    int64_t trained = 0;
+    const auto summary = f.run(1'000'000, [&](const StepReport&) {
+      if (++trained % 40 != 0) return;
+      for (const int task : {1, 2, 3})
+        if (f.cluster.workers[static_cast<size_t>(task)]) f.kill(task);
+      f.start_missing();
+    });
+    CHECK(summary.end_of_data);
+    CHECK(trained + summary.batches_lost == kBatches);
+  }
+}
+
 TEST_CASE("a run that lost a replica does not wait for a silent dataset, and takes each batch that is there") {
   for (const Mode& mode : {kAsyncMode, kHybridMode}) {
     INFO(mode.name);
