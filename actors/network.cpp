@@ -19,6 +19,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// For so long a client that waits for a busy task keeps those before it.
+constexpr auto kPatience = 1s;
+
 net::Incarnation draw_incarnation() {
   std::random_device device;
   const auto draw = [&] { return (uint64_t{device()} << 32) | device(); };
@@ -135,11 +138,18 @@ void Network::stop_dialling(const net::TaskId& task) {
 
 bool Network::wants(const net::TaskId& task) const {
   if (identity_.role == net::PeerRole::kTask) return asked_for_.contains(task);
-  return !queues_ || busy_.empty() || !(*busy_.begin() < task);
+  if (!queues_ || busy_.empty()) return true;
+  return lets_go_ ? busy_.contains(task) : !(*busy_.begin() < task);
 }
 
 void Network::is_busy(const net::TaskId& task, bool busy) {
-  if (busy ? !busy_.insert(task).second : busy_.erase(task) == 0) return;
+  const bool changed = busy ? busy_.insert(task).second : busy_.erase(task) > 0;
+  const auto now = std::chrono::steady_clock::now();
+  if (changed) patient_until_ = now + kPatience;
+  // Another one that waits would have let go by now. Who goes on with steps may need what this one has, to which it
+  // came first when that started again.
+  const bool let_go = std::exchange(lets_go_, queues_ && busy && now >= patient_until_);
+  if (!changed && let_go == lets_go_) return;
   for (const net::TaskId& other : options_.cluster.tasks()) {
     const auto peer = peers_.find(other);
     const bool there = peer != peers_.end();

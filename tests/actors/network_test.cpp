@@ -331,6 +331,37 @@ TEST_CASE("clients that come at the same instant are served one after the other"
   }
 }
 
+TEST_CASE("a client that waits gives a task back that another one had lost") {
+  SocketCluster tasks(2);
+  // The way of the first client to the task is open or not.
+  const std::string way = tasks.directory.path() + "/way";
+  std::filesystem::create_symlink(tasks.path(0), way);
+  auto first = Engine::create(tasks.options_by(0, way));
+  REQUIRE(first.ok());
+  auto second = std::async(std::launch::async, [&]() -> Status {
+    TROUPE_ASSIGN(const auto engine, Engine::create(tasks.options));
+    return ThereAndBack(*engine).run(ramp(5)).status();
+  });
+  std::filesystem::remove(way);
+  tasks.workers[0].reset();
+  tasks.start(0);
+  const auto serves_client = [&] {
+    const auto others = tasks.workers[0]->connected();
+    return std::ranges::any_of(others, [](const std::string& name) { return name.starts_with("/job:client/"); });
+  };
+  while (!serves_client()) std::this_thread::yield();  // the second
+  std::filesystem::create_symlink(tasks.path(0), way);
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);  // the second waits for longer
+  RunResult result = make_error(Code::kUnavailable, "not run");
+  while (!result.ok() && std::chrono::steady_clock::now() < give_up) result = ThereAndBack(**first).run(ramp(5));
+  INFO((result.ok() ? "" : result.error().str()));
+  CHECK(result.ok());
+  first->reset();
+  const Status served = second.get();
+  INFO((served.ok() ? "" : served.error().str()));
+  CHECK(served.ok());
+}
+
 TEST_CASE("tasks that serve another client are busy, which a probe does not wait for") {
   SocketCluster tasks(3, false);
   tasks.start(0), tasks.start(1), tasks.start(2);
