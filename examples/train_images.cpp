@@ -4,6 +4,10 @@
 //   files -> dataset -> queue -+-> replica 0 on cpu:0 -+-> variables, see replica_flags.h -> checkpoints, events
 //                              +-> replica 1 on cpu:1 -+
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
 
 #include <CLI/CLI.hpp>
 
@@ -13,6 +17,7 @@
 #include "train_images/models.h"
 #include "train_images/progress.h"
 #include "train_images/records.h"
+#include "troupe/cluster.h"
 #include "troupe/trace_file.h"
 
 using namespace troupe;
@@ -60,6 +65,24 @@ Error interrupted(const char* when) {
   return make_error(Code::kCancelled, "interrupted by {} {}", programs::first_signal(), when);
 }
 
+/// As long as it lives, the first signal stops a trainer, also while that waits for a lost task and makes no step.
+class StopsAtSignal {
+ public:
+  explicit StopsAtSignal(nn::Trainer& trainer)
+      : thread_([&trainer](const std::stop_token& ended) {
+          std::mutex mutex;
+          std::condition_variable_any changed;
+          std::unique_lock lock(mutex);
+          while (!ended.stop_requested()) {
+            if (programs::interrupts() > 0) return trainer.stop();
+            changed.wait_for(lock, ended, std::chrono::milliseconds(100), [] { return false; });
+          }
+        }) {}
+
+ private:
+  const std::jthread thread_;
+};
+
 /// What every node did, in a file that grows with each step.
 struct Tracing {
   std::unique_ptr<TraceFile> file;  // null: not asked for
@@ -106,6 +129,7 @@ struct Job {
     wait.begin();
     Status faults;
     auto saved = Progress::Clock::now();
+    const StopsAtSignal stops(trainer);
     auto summary = trainer.run(updates, [&](const nn::StepReport& report) {
       progress.step(report.loss, report.accuracy, report.examples);
       if (programs::interrupts() > 0 || !faults.ok()) return trainer.stop();
@@ -127,7 +151,15 @@ struct Job {
   }
 
   Status test(int epoch, const Dataset& tests) {
-    TROUPE_ASSIGN(const nn::Metrics metrics, trainer.evaluate(tests));
+    std::optional<StopsAtSignal> stops;  // without a cluster nothing is waited for
+    if (!cluster_status(engine).empty()) stops.emplace(trainer);
+    const auto tested = trainer.evaluate(tests);
+    if (!tested.ok() && tested.error().code == Code::kCancelled && programs::interrupts() > 0) {
+      trainer.stop();
+      return trainer.run(0).status();  // where a task is lost: back to what was kept
+    }
+    TROUPE_RETURN_IF_ERROR(tested);
+    const nn::Metrics& metrics = *tested;
     programs::print("epoch {}/{}: loss {:.4f}, training accuracy {:.2f} %, test accuracy {:.2f} %, {:.0f} images/s\n",
                     epoch + 1, options.epochs, progress.loss(), 100 * progress.accuracy(), 100 * metrics.accuracy,
                     progress.images_per_second());
