@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/flow_context.h"
 
+#include <algorithm>
+
 #include "graph/node_place.h"
 
 namespace troupe {
@@ -9,7 +11,12 @@ void FlowContext::adopt(std::vector<Output>& inputs, std::vector<const Node*>& c
   for (Output& in : inputs)
     if (in) in = inside(in);
   std::erase_if(control_inputs, [&](const Node* n) { return n && !holds(n); });
-  if (inputs.empty() && control_inputs.empty() && pivot_) control_inputs.push_back(pivot_);
+  // What enters a loop for all iterations is there in the one that does not go on too.
+  const bool waits = std::ranges::all_of(inputs, [](const Output& in) {
+    return in && in.node->op().control_flow() == ControlFlow::kEnter &&
+           in.node->attrs().get_or<bool>("is_constant", false);
+  });
+  if (waits && control_inputs.empty() && pivot_) control_inputs.push_back(pivot_);
 }
 
 bool FlowContext::holds(const Node* node) const {

@@ -23,7 +23,8 @@ class FlowContext {
       : outer_(std::move(outer)), pivot_(pivot), bring_in_(std::move(bring_in)), loop_(loop) {}
 
   /// Changes the inputs of a node that is about to be added: outputs from outside are brought in, control inputs from
-  /// outside fall away (bringing something in waits for them), and a node without inputs waits for the pivot.
+  /// outside fall away (bringing something in waits for them), and a node without inputs, or with none but what a loop
+  /// has in every iteration, waits for the pivot.
   void adopt(std::vector<Output>& inputs, std::vector<const Node*>& control_inputs);
   /// `outside` as the nodes in here see it.
   Output inside(Output outside);

@@ -232,6 +232,65 @@ TEST_CASE("a loop updates a variable in every iteration") {
   CHECK(t.number({}, t.scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}})) == 600);
 }
 
+TEST_CASE("what a body makes of values from outside alone runs once in each iteration") {
+  Flow t;
+  const Output v = t.variable("v", DType::kFloat32, {}), x = t.scalar(), n = t.scalar();
+  const auto add = [&](const Scope& s, Output value) {
+    return s.after(std::vector<const Node*>{s.node("AssignAddVariableOp", {v, value})});
+  };
+  const auto up = [](const Scope& s, Output i) { return s.op("AddV2", {i, s.constant(1.f)}); };
+  // In each iteration x, twice 10 x in a loop, and 100 x in a branch.
+  const Output last = while_loop(
+      t.scope, {t.scope.constant(0.f)},
+      [&](const Scope& s, const Outputs& i) {
+        return s.op("Less", {i[0], n});
+      },
+      [&](const Scope& s, const Outputs& i) {
+        const Output inner = while_loop(
+            s, {s.constant(0.f)},
+            [&](const Scope& in, const Outputs& j) {
+              return in.op("Less", {j[0], in.constant(2.f)});
+            },
+            [&](const Scope& in, const Outputs& j) {
+              return Outputs{up(add(in, in.op("Mul", {x, in.constant(10.f)})), j[0])};
+            })[0];
+        const Output chosen = cond(
+            s, s.op("Greater", {x, n}), [&](const Scope& in) { return Outputs{in.constant(0.f)}; },
+            [&](const Scope& in) {
+              return Outputs{add(in, in.op("Mul", {x, in.constant(100.f)})).constant(1.f)};
+            })[0];
+        return Outputs{up(add(s, x).after(Outputs{inner, chosen}), i[0])};
+      })[0];
+  const Node* clear = t.scope.node("AssignVariableOp", {v, t.scope.constant(0.f)});
+  const Output read = t.scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}});
+  for (const float times : {0.f, 1.f, 5.f}) {
+    REQUIRE(t.session->run(clear).ok());
+    CHECK(t.number({{x, f(0.5f)}, {n, f(times)}}, last) == times);
+    CHECK(t.number({}, read) == times * (times < 0.5f ? 0 : 0.5f * 121));
+  }
+}
+
+TEST_CASE("a loop ends whose body chooses by a predicate from outside between its value and another") {
+  Flow t;
+  const Output p = t.placeholder(DType::kBool, PartialShape::scalar(), "p"), x = t.scalar();
+  const Outputs last = while_loop(
+      t.scope, {t.scope.constant(0.f), t.scope.constant(1.f)},
+      [&](const Scope& s, const Outputs& v) {
+        return s.op("Less", {v[0], s.constant(3.f)});
+      },
+      [&](const Scope& s, const Outputs& v) {
+        const Outputs next = cond(
+            s, p,
+            [&](const Scope& in) {
+              return Outputs{in.op("Mul", {v[1], x})};
+            },
+            [&](const Scope& in) { return Outputs{in.op("Neg", {x})}; });
+        return Outputs{s.op("AddV2", {v[0], s.constant(1.f)}), next.at(0)};
+      });
+  CHECK(t.number({{p, Tensor::scalar(true)}, {x, f(2)}}, last.at(1)) == 8);
+  CHECK(t.number({{p, Tensor::scalar(false)}, {x, f(2)}}, last.at(1)) == -2);
+}
+
 TEST_CASE("a loop waits for what its scope is after, and so does one in its body") {
   Flow t;
   const Output v = t.variable("v", DType::kFloat32, {}), x = t.scalar();
