@@ -387,7 +387,7 @@ class Lowering {
 
   /// Adds the nodes of `f` below `part`, with `args` for its arguments. Nodes without inputs wait for `pivot`, nodes
   /// with state for `before` too. Nodes with state whose inputs are all `always` there, whether `f` runs
-  /// or not, wait for `pivot` as well.
+  /// or not, wait for `pivot` as well, and so do calls of which one is: a branch may be taken by that alone.
   Result<Results> put_in(const FunctionDef& f, const std::string& part, const std::vector<std::string>& args,
                          const std::vector<std::string>& pivot, const std::vector<std::string>& before = {},
                          const Names& always = {}) {
@@ -440,12 +440,14 @@ class Lowering {
         }
         waits = true;
       }
-      if (waits && !always.empty() && has_state(from))
-        waits =
-            !std::ranges::all_of(from.input(), [&](const std::string& in) { return always.contains(source_of(in)); });
+      if (waits && !always.empty()) {
+        const auto there = [&](const std::string& in) { return always.contains(source_of(in)); };
+        if (is_call(from)) waits = std::ranges::none_of(from.input(), there);
+        else if (has_state(from)) waits = !std::ranges::all_of(from.input(), there);
+      }
       if (!waits)
         for (const std::string& p : pivot) node.add_input(p);
-      else if (!before.empty() && has_state(from))
+      else if (!before.empty() && (has_state(from) || (in_loop_ && is_call(from))))
         for (const std::string& b : before) node.add_input(b);
       made_.push_back(std::move(node));
     }

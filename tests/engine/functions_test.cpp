@@ -258,6 +258,50 @@ TEST_CASE("what follows from invariants of a While alone ends with its last iter
   CHECK(t.run(0.5, "y:1") == 1);
 }
 
+TEST_CASE("a While ends whose body chooses by an invariant between its value and another invariant") {
+  const std::string args =
+      "input_arg { name: 'p' type: DT_BOOL } input_arg { name: 'a' type: DT_FLOAT } "
+      "input_arg { name: 'x' type: DT_FLOAT } ";
+  const auto with = [&](const std::string& name, const std::string& more, const std::string& outputs,
+                        const std::string& nodes) {
+    return "function { signature { name: '" + name + "' " + more + args + outputs + "} " + nodes + "} ";
+  };
+  const std::string counter = "input_arg { name: 'i' type: DT_FLOAT } ", out = "output_arg { name: 'out' type: ";
+  const std::string branches = func("then_branch", "twice_a") + func("else_branch", "minus_x");
+  const std::string functions =
+      with("less", counter, out + "DT_BOOL } ",
+           node_def("four", "Const", "", scalar("4")) + node_def("is", "Less", "i four:output:0") +
+               "ret { key: 'out' value: 'is:z:0' } ") +
+      with("body", counter,
+           "output_arg { name: 'o1' type: DT_FLOAT } output_arg { name: 'o2' type: DT_BOOL } "
+           "output_arg { name: 'o3' type: DT_FLOAT } output_arg { name: 'o4' type: DT_FLOAT } ",
+           node_def("one", "Const", "", scalar("1")) + node_def("next", "AddV2", "i one:output:0") + "%" +
+               "ret { key: 'o1' value: 'next:z:0' } ret { key: 'o2' value: 'p' } "
+               "ret { key: 'o3' value: 'chosen:output:0' } ret { key: 'o4' value: 'x' } ") +
+      with("choose", "", out + "DT_FLOAT } ",
+           node_def("if", "StatelessIf", "p p a x", branches) + "ret { key: 'out' value: 'if:output:0' } ") +
+      with("twice_a", "", out + "DT_FLOAT } ",
+           node_def("sum", "AddV2", "a a") + "ret { key: 'out' value: 'sum:z:0' } ") +
+      with("minus_x", "", out + "DT_FLOAT } ", node_def("less", "Neg", "x") + "ret { key: 'out' value: 'less:y:0' } ");
+  const std::string calls[] = {node_def("chosen", "If", "p p a x", branches),
+                               node_def("chosen", "StatelessIf", "p p a x", branches),
+                               node_def("chosen", "PartitionedCall", "p a x", func("f", "choose")),
+                               node_def("not", "LogicalNot", "p") + node_def("p2", "LogicalNot", "not:y:0") +
+                                   node_def("chosen", "StatelessIf", "p2:y:0 p a x", branches)};
+  for (const std::string& call : calls) {
+    for (const auto& [op, expected] : {std::pair{"LessEqual", 16.F}, std::pair{"Less", -5.F}}) {
+      Imported t;
+      const Status loaded =
+          t.load(node("one", "Const", "", scalar("1")) + node("zero", "Const", "", scalar("0")) + node("p", op, "x x") +
+                     node("y", "While", "zero p one x", func("cond", "less") + func("body", "body")),
+                 text(functions, "%", call));
+      INFO(call << (loaded.ok() ? "" : loaded.error().str()));
+      REQUIRE(loaded.ok());
+      CHECK(t.run(5, "y:2") == expected);
+    }
+  }
+}
+
 TEST_CASE("SymbolicGradient is the gradient of its function alone") {
   Imported f;
   const std::string product =
