@@ -22,6 +22,9 @@ Error about(const Node& node, Error error) {
   return {error.code, "gradient: " + detail, node.op().name(), node.name()};
 }
 
+/// Whether an Enter brings a value into every iteration.
+bool is_invariant(const Node& enter) { return enter.attrs().get_or<bool>("is_constant", false); }
+
 class NodeGradient : public GradientContext {
  public:
   NodeGradient(const Node& node, Scope scope, std::vector<Output> dys, Recompute* recompute)
@@ -82,7 +85,7 @@ GradientWalk::Unit* GradientWalk::maker(const Output& output) {
   const Loop* loop = nullptr;
   if (loops_.any()) {
     loop = loops_.loop_in(frame_, *output.node);
-    if (!loop && flow == ControlFlow::kEnter) return nullptr;
+    if (!loop && flow == ControlFlow::kEnter && !(outward_ && is_invariant(*output.node))) return nullptr;
     if (!loop && frame_ > 0 && flow == ControlFlow::kMerge &&
         std::ranges::any_of(output.node->inputs(),
                             [](const Output& in) { return in.node->op().control_flow() == ControlFlow::kEnter; }))
@@ -171,6 +174,10 @@ Status GradientWalk::visit(const Node& node) {
     any |= static_cast<bool>(dys.back());
   }
   if (!any) return {};
+  if (node.op().control_flow() == ControlFlow::kEnter) {
+    if (const Output x = original(scope_.graph(), node.inputs()[0]); wanted(x)) add(x, dys[0]);
+    return {};
+  }
   if (recompute_) recompute_->enter(node, dys);
   NodeGradient context(node, scope_of(node), std::move(dys), recompute_);
   if (Status status = guarded([&] { return node.op().gradient().function(context); }); !status)

@@ -35,9 +35,11 @@ class GradientWalk {
  public:
   /// New nodes go to `scope`. `loops`, of the whole graph, outlives the walk and is told of what it adds to loops.
   /// `recompute`, if any, says what gradients take in place of the values they would keep.
+  /// With `outward` it goes on where the frame's invariants come from, through the frames around it.
   GradientWalk(const Scope& scope, Loops& loops, int frame, const std::vector<Output>& xs, const OutputSet& stops,
-               Recompute* recompute = nullptr)
-      : scope_(scope), loops_(loops), frame_(frame), xs_(xs.begin(), xs.end()), stops_(stops), recompute_(recompute) {}
+               bool outward = false, Recompute* recompute = nullptr)
+      : scope_(scope), loops_(loops), frame_(frame), xs_(xs.begin(), xs.end()), stops_(stops), outward_(outward),
+        recompute_(recompute) {}
 
   /// Finds the nodes between ys and xs. Error: Recompute::check.
   Status mark(const std::vector<Output>& ys);
@@ -74,6 +76,7 @@ class GradientWalk {
   const int frame_;
   OutputSet xs_;
   const OutputSet& stops_;
+  const bool outward_;
   Recompute* const recompute_;
   std::unordered_map<const void*, Unit> units_;  // by Node or Loop
   std::vector<Unit*> path_;                      // each before what it reads

@@ -86,7 +86,7 @@ Result<std::vector<Output>> gradients(const ScopeAt& scope, const std::vector<Ou
     recompute.emplace(inner, loops, options.recompute);
     for (const Output& y : ys) recompute->keep(y);
   }
-  GradientWalk walk(inner, loops, frame, xs, stops, recompute ? &*recompute : nullptr);
+  GradientWalk walk(inner, loops, frame, xs, stops, frame > 0, recompute ? &*recompute : nullptr);
   TROUPE_RETURN_IF_ERROR(walk.mark(ys));
   for (size_t i = 0; i < ys.size(); ++i) {
     const Output& y = ys[i];

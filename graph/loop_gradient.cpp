@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "graph/loop_builder.h"
+#include "graph/node_place.h"
 
 namespace troupe {
 namespace {
@@ -25,7 +26,7 @@ class LoopGradient {
     for (const size_t i : carrying) {
       const CarriedValue& v = loop_.carried[i];
       const Output init = dys[i] ? dys[i] : scope_.op("ZerosLike", {exit_of(v)});
-      opened.push_back(backward_.open(init, v.merge->shape(0)));
+      opened.push_back(backward_.open(shaped(scope_, init, v.merge->shape(0)), v.merge->shape(0)));
     }
     TROUPE_RETURN_IF_ERROR(scope_.status());
     const Scope& inside = backward_.inside();
@@ -73,10 +74,13 @@ class LoopGradient {
  private:
   int64_t parallel() const { return loop_.carried[0].enter->attrs().get_or<int64_t>("parallel_iterations", 10); }
 
-  /// Where nodes go that the loop itself reads: the frame around it. Nodes without inputs wait for what enters.
+  /// Where nodes go that the loop itself reads: the frame around it. Nodes without inputs wait for what enters. To the
+  /// branch or body that the loop was built in they are inside, as where that asks for a gradient.
   static Scope outside_of(const Scope& scope, const Loop& loop) {
-    const Node* anchor = loop.parent > 0 ? loop.carried[0].enter->inputs()[0].node : nullptr;
-    return scope.within(std::make_shared<FlowContext>(nullptr, anchor, [](Output there) { return there; }));
+    const Node& enter = *loop.carried[0].enter;
+    const Node* anchor = loop.parent > 0 ? enter.inputs()[0].node : nullptr;
+    return scope.within(std::make_shared<FlowContext>(enter.place() ? enter.place()->flow : nullptr, anchor,
+                                                      [](Output there) { return there; }));
   }
 
   /// The carried values that have a gradient: those whose exits do, and what these are made from.
@@ -157,8 +161,7 @@ class LoopGradient {
   static Output shaped(const Scope& scope, Output value, const PartialShape& shape) {
     auto merged = PartialShape::merge(value.shape(), shape);
     if (!merged.ok() || *merged == value.shape()) return value;
-    return std::ranges::count(merged->dims(), -1) > 1 ? value
-                                                      : scope.op("Reshape", {value, size_vector(scope, *merged)});
+    return scope.op("EnsureShape", {value}, {{"shape", *merged}});
   }
   static PartialShape sum_shape(const Node& enter, Output gradient) {
     const bool handle = enter.dtype(0) == DType::kResource;

@@ -112,9 +112,11 @@ const Loop* Loops::loop_in(int frame, const Node& node) const {
   if (loops_.empty() || static_cast<size_t>(node.id()) >= frames_.of.size()) return nullptr;
   int at = frames_.of[static_cast<size_t>(node.id())];
   if (flow_of(node) == ControlFlow::kEnter) at = frames_.of_output(node);
-  if (at < 0 || at == frame) return nullptr;
-  for (; at > 0; at = frames_.frames[static_cast<size_t>(at)].parent)
-    if (frames_.frames[static_cast<size_t>(at)].parent == frame) return &loops_.at(at);
+  while (at > 0 && !is_around(frames_, at, frame)) {
+    const int parent = frames_.frames[static_cast<size_t>(at)].parent;
+    if (is_around(frames_, parent, frame)) return &loops_.at(at);
+    at = parent;
+  }
   return nullptr;
 }
 

@@ -41,8 +41,8 @@ class Loops {
   /// The frame that an output belongs to; -1 for nodes that were not there when the loops were looked for and not
   /// told of since.
   int frame_of(Output output) const;
-  /// The loop directly inside `frame` that `node` belongs to, as an Enter into it or a node in it; nullptr: it is a
-  /// plain node of `frame`.
+  /// The loop directly inside `frame`, or inside a frame around it, that `node` belongs to, as an Enter into it or a
+  /// node in it; nullptr: it is a plain node of one of these frames.
   const Loop* loop_in(int frame, const Node& node) const;
   /// Whether a node is in a branch of its frame, so that it may not run.
   bool in_branch(const Node& node) const { return depth_of(node) > 0; }

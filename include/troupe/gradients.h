@@ -24,7 +24,8 @@ struct GradientOptions {
 /// an order that depends on the graph alone. New nodes go to the devices of those they differentiate, in a scope
 /// "gradients". An op that is not differentiable ends its paths, as do edges that are not floating;
 /// one whose gradient is not defined is an error (kUnimplemented), not a constant. An x may be the handle of a
-/// variable: its gradient is that of all its reads. Errors: ys or xs that are not floating; a scope to be recomputed
+/// variable: its gradient is that of all its reads. In the body of a loop an x may be outside of it; paths end at what
+/// the loop carries from iteration to iteration. Errors: ys or xs that are not floating; a scope to be recomputed
 /// without a node between ys and xs; what the gradient function of an op reports, with the node. Source: TensorFlow
 /// white paper, section 4.1; tf.gradients.
 Result<std::vector<Output>> gradients(const ScopeAt& scope, const std::vector<Output>& ys,

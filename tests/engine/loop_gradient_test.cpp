@@ -138,6 +138,89 @@ TEST_CASE("loops in loops have gradients") {
   }
 }
 
+TEST_CASE("a gradient of unknown shape goes through a loop whose values have known ones") {
+  for (const PartialShape& shape : {PartialShape{2, 2}, PartialShape{-1, -1}, PartialShape{-1, 2}}) {
+    for (const bool carried : {true, false}) {
+      LoopTest t;
+      const Output w = t.input("w", shape), dy = t.input("dy", PartialShape::unknown());
+      const Output y = repeat(t.scope, t.scope.constant<int32_t>(3), {w}, [&](const Scope& s, const Outputs& v) {
+        return Outputs{s.op("Mul", {carried ? v[0] : w, constant_of(s, 2)})};
+      })[0];
+      auto dw = gradients(t.scope, {y}, {w}, {dy});
+      INFO(shape.str() << (dw.ok() ? "" : dw.error().str()));
+      REQUIRE(dw.ok());
+      const Tensor got = t.value({{w, Tensor::of<double>({1, 2, 3, 4}, {2, 2})},  //
+                                  {dy, Tensor::of<double>({1, 1, 1, 2}, {2, 2})}},
+                                 (*dw)[0]);
+      const double by = carried ? 8 : 2;
+      CHECK(got.identical(Tensor::of<double>({by, by, by, 2 * by}, {2, 2})));
+    }
+  }
+}
+
+TEST_CASE("the body of a loop asks for the gradient of a loop in it") {
+  LoopTest t;
+  const Output x = t.input("x"), w = t.input("w");
+  // Twice: v <- v - 0.1 d(w^3 v^2 / 2)/dv, where the product by w is made in a loop.
+  const Output y = repeat(t.scope, t.scope.constant<int32_t>(2), {x}, [&](const Scope& s, const Outputs& v) {
+    const Output half = s.op("Mul", {s.op("Mul", {v[0], v[0]}), constant_of(s, 0.5)});
+    const Output energy = repeat(s, s.constant<int32_t>(3), {half}, [&](const Scope& in, const Outputs& u) {
+      return Outputs{in.op("Mul", {u[0], w})};
+    })[0];
+    auto slope = gradients(s, {energy}, {v[0]});
+    INFO((slope.ok() ? "" : slope.error().str()));
+    REQUIRE(slope.ok());
+    return Outputs{s.op("Sub", {v[0], s.op("Mul", {(*slope)[0], constant_of(s, 0.1)})})};
+  })[0];
+  const double left = 1 - 0.1 * std::pow(1.1, 3);
+  CHECK(t.number({{x, d(0.8)}, {w, d(1.1)}}, y) == Approx(0.8 * left * left));
+  const Outputs dx = t.gradient(y, {x, w});
+  CHECK(t.number({{x, d(0.8)}, {w, d(1.1)}}, dx[0]) == Approx(left * left));
+  CHECK(t.number({{x, d(0.8)}, {w, d(1.1)}}, dx[1]) == Approx(-0.8 * 2 * left * 0.3 * 1.1 * 1.1));
+}
+
+TEST_CASE("the body of a loop asks for the gradient by what is outside of it") {
+  LoopTest t;
+  const Output x = t.input("x"), p = t.placeholder(DType::kBool, PartialShape::scalar(), "p");
+  const Output handle = t.variable("w", DType::kFloat64, PartialShape::scalar());
+  const Node* init = t.scope.node("AssignVariableOp", {handle, constant_of(t.scope, 1.1)});
+  const auto read = [&](const Scope& s) { return s.op("ReadVariableOp", {handle}, {{"dtype", DType::kFloat64}}); };
+  // By a loop and a branch: b = x^3 or -x.
+  const Output cube = repeat(t.scope, t.scope.constant<int32_t>(2), {x}, [&](const Scope& s, const Outputs& v) {
+    return Outputs{s.op("Mul", {v[0], x})};
+  })[0];
+  const Output b = cond(
+      t.scope, p, [&](const Scope&) { return Outputs{cube}; },
+      [&](const Scope& s) { return Outputs{s.op("Neg", {x})}; })[0];
+  for (const int depth : {1, 2}) {
+    // The sum over all iterations of the gradients of 2 w b by x, and of those by w.
+    const std::function<Outputs(const Scope&, int)> sums = [&](const Scope& s, int loops) {
+      return repeat(
+          s, s.constant<int32_t>(3), {constant_of(s, 0), constant_of(s, 0)}, [&](const Scope& in, const Outputs& v) {
+            Outputs found;
+            if (loops > 1) {
+              found = sums(in, loops - 1);
+            } else {
+              auto made = gradients(in, {in.op("Mul", {in.op("Mul", {read(in), b}), constant_of(in, 2)})}, {x, handle});
+              INFO((made.ok() ? "" : made.error().str()));
+              REQUIRE(made.ok());
+              found = *made;
+            }
+            REQUIRE((found.at(0) && found.at(1)));
+            return Outputs{in.op("AddV2", {v[0], found[0]}), in.op("AddV2", {v[1], found[1]})};
+          });
+    };
+    const Outputs by = sums(t.scope, depth);
+    REQUIRE(t.session->run(init).ok());
+    const double times = depth == 1 ? 3 : 9;
+    for (const bool taken : {true, false}) {
+      const std::vector<Feed> feeds = {{x, d(0.8)}, {p, Tensor::scalar(taken)}};
+      CHECK(t.number(feeds, by.at(0)) == Approx(times * 2 * 1.1 * (taken ? 3 * 0.8 * 0.8 : -1)));
+      CHECK(t.number(feeds, by.at(1)) == Approx(times * 2 * (taken ? 0.8 * 0.8 * 0.8 : -0.8)));
+    }
+  }
+}
+
 TEST_CASE("branches in loops have gradients, in each iteration that of the branch taken") {
   LoopTest t;
   const Output x = t.input("x");
