@@ -172,7 +172,7 @@ class Network : public std::enable_shared_from_this<Network> {
   bool queues_ = false;                         // for tasks that are busy, and has not got all yet
   bool lets_go_ = false;                        // of all others meanwhile
   std::chrono::steady_clock::time_point patient_until_ = {};
-  std::string last_refused_;                    // logged
+  std::string last_refused_;  // logged
   std::chrono::steady_clock::time_point refused_at_ = {};
   std::map<net::TaskId, net::Ready> devices_;  // of a client: what tasks have, or why they are not ready
   uint64_t round_ = 0;                         // of PEERS, the latest that was sent or has come

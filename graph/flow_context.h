@@ -42,16 +42,19 @@ class FlowContext {
   }
   /// Whether this is the body of a loop or in one.
   bool in_loop() const { return loop_ || (outer_ && outer_->in_loop()); }
+  /// Whether `node` is in here.
+  bool holds(const Node* node) const;
+  /// What nodes in here wait for in place of a node outside; nullptr: nothing has been made for it.
+  const Node*& stand_in(const Node* outside) { return stand_ins_[outside]; }
 
  private:
-  bool holds(const Node* node) const;
-
   std::shared_ptr<FlowContext> outer_;
   const Node* pivot_;
   BringIn bring_in_;
   bool loop_;
   std::set<const Node*> nodes_;  // beside those that scopes in here added
   std::map<std::pair<const Node*, int>, Output> brought_;
+  std::map<const Node*, const Node*> stand_ins_;
 };
 
 }  // namespace troupe

@@ -20,6 +20,19 @@ DeviceName task_part(std::string_view device) {
   return task;
 }
 
+/// What a node in the branch or loop of `scope` waits for in place of `before`, from around it: an edge of control
+/// cannot lead in, so a value does.
+const Node* brought_in(const Scope& scope, const Node* before) {
+  FlowContext& flow = *scope.flow();
+  if (flow.ended() || flow.holds(before) || !scope.graph().owns(before)) return before;
+  const std::shared_ptr<FlowContext> around = before->place() ? before->place()->flow : nullptr;
+  if (!flow.is_in(around.get())) return before;  // of a branch or loop beside it: adopt() takes it out
+  const Node*& there = flow.stand_in(before);
+  if (there) return there;
+  const Output token = scope.within(around).named("after").after(std::vector<const Node*>{before}).constant(false);
+  return there = scope.within(scope.flow()).named("after").node("Identity", {token});
+}
+
 }  // namespace
 
 Scope::Scope(Graph& graph) : graph_(&graph), state_(std::make_shared<State>()) {}
@@ -127,9 +140,13 @@ const Node* Scope::node(std::string_view op, std::vector<Output> inputs, Attrs a
                         std::source_location where) const {
   if (!ok()) return nullptr;
   NodeSpec spec{std::string(op), {}, std::move(inputs), std::move(attrs)};
-  spec.name = graph_->unique_name(prefix_ + (name_.empty() ? spec.op : name_));
   spec.control_inputs = control_inputs_;
-  if (flow_) flow_->adopt(spec.inputs, spec.control_inputs);
+  if (flow_) {
+    for (const Node*& before : spec.control_inputs) before = brought_in(*this, before);
+    if (!ok()) return nullptr;
+    flow_->adopt(spec.inputs, spec.control_inputs);
+  }
+  spec.name = graph_->unique_name(prefix_ + (name_.empty() ? spec.op : name_));
   return add(std::move(spec), where);
 }
 
@@ -160,7 +177,7 @@ const NodePlace& Scope::place() const {
 
 Scope Scope::within(std::shared_ptr<FlowContext> flow) const {
   Scope out = *this;
-  if (!flow) out.control_inputs_.clear();
+  out.control_inputs_.clear();
   out.flow_ = std::move(flow);
   return out;
 }

@@ -102,8 +102,7 @@ Result<Address> Address::parse(std::string_view text) {
     const std::string interface = out.host.substr(number.size());       // whose letters' case counts: "%enP2p1s0"
     in6_addr parsed = {};
     if (inet_pton(AF_INET6, number.c_str(), &parsed) != 1) return bad("has no IPv6 address between [ and ]");
-    if (!interface.empty() &&
-        (interface.size() == 1 || !std::ranges::all_of(interface.substr(1), is_name_letter)))
+    if (!interface.empty() && (interface.size() == 1 || !std::ranges::all_of(interface.substr(1), is_name_letter)))
       return bad("has no name of an interface after '%'");
     // One spelling for each address.
     char shortest[INET6_ADDRSTRLEN] = {};

@@ -685,7 +685,7 @@ class Pipeline::Impl {
   bool going_back_ = false, gave_up_ = false;
   Clock::time_point last_update_ = {}, lost_since_ = {};
   int64_t failed_at_ = -1;  // the last step that failed though all tasks were there
-  int in_flight_ = 0;     // steps whose callback has not ended
+  int in_flight_ = 0;       // steps whose callback has not ended
   bool stop_ = false;
   int snapshots_ = 0;           // calls of snapshot() at work: no batch begins
   bool may_begin_ = false;      // a batch waits for those

@@ -51,7 +51,7 @@ class Scope {
   /// What nodes make crosses to other devices in this form, whatever SessionOptions say; the gradients that flow back
   /// through them do too.
   Scope compress_transfers(TransferCompression compression = TransferCompression::kBFloat16) const;
-  /// Nodes wait for these first.
+  /// Nodes wait for these first, in a branch or loop also for what is outside of it.
   Scope after(const std::vector<Output>& outputs) const;
   Scope after(const std::vector<const Node*>& nodes) const;
   /// Faults are told for the line `where`, whichever line adds the node. A scope that has such a line keeps it.
@@ -83,7 +83,7 @@ class Scope {
   // -- for the builders of branches and loops (troupe/control_flow.h)
   /// The branch or loop that nodes are added to; nullptr outside.
   const std::shared_ptr<FlowContext>& flow() const { return flow_; }
-  /// Nodes go into that branch or loop; of nullptr: outside of all, and they wait for nothing.
+  /// Nodes go into that branch or loop; of nullptr: outside of all. They wait for nothing: what is brought in does.
   Scope within(std::shared_ptr<FlowContext> flow) const;
   /// The Merge of a loop that Graph::close_loop closes; `shape` is promised for what comes back.
   const Node* open_merge(Output entered, const PartialShape& shape,

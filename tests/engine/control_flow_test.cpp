@@ -232,6 +232,39 @@ TEST_CASE("a loop updates a variable in every iteration") {
   CHECK(t.number({}, t.scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}})) == 600);
 }
 
+TEST_CASE("a branch or body waits for a node from outside that its scope is after") {
+  Flow t;
+  const Output v = t.variable("v", DType::kFloat32, PartialShape::scalar()), x = t.scalar(), n = t.scalar();
+  const auto read = [&](const Scope& s) { return s.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}}); };
+  // The value is long in coming: a chain of nodes makes it.
+  Output late = x;
+  for (int i = 0; i < 2000; ++i) late = t.scope.op("Neg", {late});
+  const Node* set = t.scope.node("AssignVariableOp", {v, late});
+  const std::vector<const Node*> first = {set};
+  const Outputs chosen = cond(
+      t.scope, t.scope.op("Less", {n, t.scope.constant(0.f)}),
+      [&](const Scope& s) { return Outputs{read(s.after(first))}; },
+      [&](const Scope& s) {
+        // In each of n iterations the value is added, in a branch.
+        return Outputs{while_loop(
+            s, {s.constant(0.f), s.constant(0.f)},
+            [&](const Scope& in, const Outputs& i) {
+              return in.op("Less", {i[0], n});
+            },
+            [&](const Scope& in, const Outputs& i) {
+              const Outputs more = cond(
+                  in, in.op("Less", {i[0], n}), [&](const Scope& b) { return Outputs{read(b.after(first))}; },
+                  [&](const Scope& b) { return Outputs{b.constant(-1.f)}; });
+              return Outputs{in.op("AddV2", {i[0], in.constant(1.f)}), in.op("AddV2", {i[1], more.at(0)})};
+            })[1]};
+      });
+  REQUIRE(t.session->run(t.scope.node("AssignVariableOp", {v, t.scope.constant(-100.f)})).ok());
+  CHECK(t.number({{x, f(1)}, {n, f(-1)}}, chosen.at(0)) == 1);
+  CHECK(t.number({{x, f(2)}, {n, f(3)}}, chosen.at(0)) == 6);
+  CHECK(t.number({{x, f(3)}, {n, f(0)}}, chosen.at(0)) == 0);
+  CHECK(t.number({{x, f(4)}, {n, f(5)}}, chosen.at(0)) == 20);
+}
+
 TEST_CASE("what a body makes of values from outside alone runs once in each iteration") {
   Flow t;
   const Output v = t.variable("v", DType::kFloat32, {}), x = t.scalar(), n = t.scalar();

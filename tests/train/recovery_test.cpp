@@ -264,7 +264,8 @@ TEST_CASE("a failure at an earlier step than that of the last loss is another on
     std::this_thread::sleep_until(*failing->until);
     return Result<Element>(make_error(Code::kUnavailable, "the store of files is away"));
   });
-  LossFixture f(2, kSyncMode, [&](TrainerOptions& o) { o.recovery.wait = kWait; }, data);
+  LossFixture f(
+      2, kSyncMode, [&](TrainerOptions& o) { o.recovery.wait = kWait; }, data);
   f.on_task = [&](const TaskReport& report) {
     const std::lock_guard lock(failing->mutex);
     if (!report.back && !failing->until) failing->until = std::chrono::steady_clock::now() + kWait * 5 / 4;
