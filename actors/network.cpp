@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// For so long a client that waits for a busy task keeps those before it.
-constexpr auto kPatience = 1s;
+constexpr auto kQueuePatience = 1s;
 
 net::Incarnation draw_incarnation() {
   std::random_device device;
@@ -145,7 +145,7 @@ bool Network::wants(const net::TaskId& task) const {
 void Network::is_busy(const net::TaskId& task, bool busy) {
   const bool changed = busy ? busy_.insert(task).second : busy_.erase(task) > 0;
   const auto now = std::chrono::steady_clock::now();
-  if (changed) patient_until_ = now + kPatience;
+  if (changed) patient_until_ = now + kQueuePatience;
   // Another one that waits would have let go by now. Who goes on with steps may need what this one has, to which it
   // came first when that started again.
   const bool let_go = std::exchange(lets_go_, queues_ && busy && now >= patient_until_);
