@@ -258,7 +258,9 @@ class Finder {
     if (device == kNone)
       for (size_t i = 0; i < source.inputs().size() && device == kNone; ++i) {
         const Node& in = input(source, i);
-        if (carried_by(in) != &merge && wishes_.names(in) && loop_of(in) > 0) device = placed(in);
+        if (carried_by(in) == &merge || !wishes_.names(in) || loop_of(in) == 0) continue;
+        // A list is read and made at the host where GPUs have no kernel for that, whatever is put into it.
+        if (const uint32_t there = placed(in); there != kNone && serves(source, there)) device = there;
       }
     if (device == kNone && merge.dtype(0) == DType::kVariant) device = placed(input(*carrier.enter, 0));
     carrier.device = device != kNone ? device : homes_.at(frames_.outermost(frame_of(merge)));
@@ -270,7 +272,7 @@ class Finder {
       const uint32_t there = devices_[static_cast<size_t>(in.id())];
       const bool follows = node.inputs()[i].dtype() == DType::kVariant || node.op().name() == "LoopCond" ||
                            (node.op().name() == "Identity" && carried_by(in));
-      if (follows && there != kNone) return there;
+      if (follows && there != kNone && serves(node, there)) return there;
     }
     return home;
   }

@@ -16,7 +16,8 @@ namespace troupe {
 ///  - what carries a value from iteration to iteration (Enter, Merge, Switch, NextIteration, Exit) is together, where
 ///    the value is computed: at the node whose output NextIteration takes, or the first of that one's inputs, that
 ///    names a device;
-///  - lists (kVariant) are where they are carried, and with them the nodes that read them;
+///  - lists (kVariant) are where they are carried, and with them the nodes that read them; on a device that has kernels
+///    for what makes and reads them;
 ///  - the rest is where the loop is at home: on the device of its first node. What has no kernel there is where it
 ///    would be outside of loops; so is, where there are GPUs, what uses a resource.
 /// A loop that is not as the white paper makes them (below) is at home as a whole, whatever its nodes name, on a device

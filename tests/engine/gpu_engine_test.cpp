@@ -10,6 +10,7 @@
 #include "tests/gpu/fake_platform.h"
 #include "tests/repeats.h"
 #include "troupe/control_flow.h"
+#include "troupe/gradients.h"
 #include "troupe/scope.h"
 #include "troupe/session.h"
 #include "troupe/trace.h"
@@ -272,6 +273,42 @@ TEST_CASE("gpu: what is beside a node of the CPU, but in a loop of a GPU, is fus
   INFO((got.ok() ? "" : got.error().str()));
   REQUIRE((expected.ok() && got.ok()));
   for (int i = 0; i < 3; ++i) CHECK((*got)[0].data<float>()[i] == Approx((*expected)[0].data<float>()[i]));
+}
+
+TEST_CASE("gpu: a loop at home on a CPU puts what a GPU computes in each iteration into lists, and has a gradient") {
+  FakeGpus gpus;
+  auto engine = GpuStage::make(gpus.options());
+  Graph graph(engine->ops());
+  const Scope scope(graph);
+  const Attrs type{{"element_dtype", DType::kFloat32}};
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{2}}}),
+               shape = scope.constant(Tensor::of<int32_t>({2}));
+  const std::vector<Output> loop = while_loop(
+      scope, {scope.constant(0), x, scope.op("TensorListReserve", {shape, scope.constant(3)}, type)},
+      [](const Scope& s, const std::vector<Output>& v) {
+        return s.op("Less", {v[0], s.constant(3)});
+      },
+      [](const Scope& s, const std::vector<Output>& v) {
+        const Output y = s.device("/gpu:0").op("Square", {v[1]});
+        return std::vector{s.op("AddV2", {v[0], s.constant(1)}), y, s.op("TensorListSetItem", {v[2], v[0], y})};
+      });
+  const Output all = scope.op("TensorListStack", {loop[2], shape}, type);
+  const auto slopes = gradients(scope, {all}, {x});
+  INFO((scope.ok() ? "" : scope.status().error().str()));
+  REQUIRE((scope.ok() && slopes.ok()));
+  const FeedList feeds{{x, Tensor::of<float>({2, -1})}};
+  for (const bool soft : {false, true}) {
+    Session session(*engine, graph, {.soft_placement = soft});
+    const auto got = session.run(feeds, {all});
+    INFO((got.ok() ? "" : got.error().str()));
+    REQUIRE(got.ok());
+    CHECK((*got)[0].identical(Tensor::of<float>({4, 1, 16, 1, 256, 1}, {3, 2})));
+  }
+  Session session(*engine, graph, {.soft_placement = true});
+  const auto got = session.run(feeds, {(*slopes)[0]});
+  INFO((got.ok() ? "" : got.error().str()));
+  REQUIRE(got.ok());
+  CHECK((*got)[0].identical(Tensor::of<float>({4 + 32 + 1024, -2 - 4 - 8})));
 }
 
 TEST_CASE("gpu: shapes are computed at the host, and nothing is copied but what is fed and fetched") {
