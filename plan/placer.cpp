@@ -16,9 +16,7 @@ Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& fra
   options.resources_together =
       std::ranges::any_of(context_.devices, [](const DeviceInfo& device) { return device.kind == DeviceKind::kCuda; });
   options.any_device = context_.scatter != 0 && !context_.task.empty() && !context_.part;
-  options.has_kernel = [this](const Node& node, const std::string& kind) {
-    return context_.kernels.serves(node.op().name(), kernels_for(kind), node.attrs());
-  };
+  options.has_kernel = [this](const Node& node, const std::string& kind) { return serves(node, kernels_for(kind)); };
   // Where only some devices are simulated, a step is on those or on the others.
   const bool simulated = context_.devices[context_.default_device].kind == DeviceKind::kSim;
   options.is_general = [simulated](const std::string& kind) { return (kind == "sim") == simulated; };
@@ -35,6 +33,13 @@ Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& fra
     log_warning("{}", fits.error().message);
   for (const double rank : placed_->assignment.ranks) longest_ = std::max(longest_, rank);
   return {};
+}
+
+bool Placer::serves(const Node& node, DeviceKind kind) const {
+  if (kind_of_ && node.id() >= first_kept_)
+    if (const std::optional<DeviceKind> kept = kind_of_(node); kept && that_runs(*kept) != that_runs(kind))
+      return false;
+  return context_.kernels.serves(node.op().name(), that_runs(kind), node.attrs());
 }
 
 int Placer::priority(const Node& node) const {

@@ -63,7 +63,10 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
     run_general_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
       return evaluate(context_.kernels, node, inputs);
     });
-    run_device_passes(*step_, context_.passes, find_pass_devices());
+    const PassDevices devices = find_pass_devices();
+    const int first_made = step_->ids();
+    run_device_passes(*step_, context_.passes, devices);
+    placer_.keep(first_made, std::exchange(pass_kinds_, {}));
   }
   plan_->made_nodes = step_->made();
   if (context_.partial && !context_.part) find_needs();
@@ -114,17 +117,23 @@ PassDevices Planner::find_pass_devices() {
   if (!loops.ok()) return nowhere;
   // By name, as nodes that passes make have the name of what they replace; nodes of one name on several: on none.
   constexpr uint32_t kSeveral = UINT32_MAX;
+  std::unordered_set<std::string> loose;
   const auto by_name = std::make_shared<std::unordered_map<std::string, uint32_t>>();
   for (const Node* node : step_->nodes()) {
     const bool in_loop = std::max(frames->of[static_cast<size_t>(node->id())], frames->of_output(*node)) > 0;
     const uint32_t device = in_loop && !context_.part ? loops->device(*node) : placer.device_of(*node);
     const auto [at, fresh] = by_name->try_emplace(node->name(), device);
     if (!fresh && at->second != device) at->second = kSeveral;
+    // In a loop what is to be beside others may be elsewhere than these.
+    if (in_loop && node->attrs().has("_class")) loose.insert(node->name());
   }
   const auto kind_of = [this, by_name](const Node& node) -> std::optional<DeviceKind> {
     const auto at = by_name->find(node.name());
     if (at == by_name->end() || at->second == kSeveral) return {};
     return context_.devices[at->second].kind;
+  };
+  pass_kinds_ = [kind_of, loose = std::move(loose)](const Node& node) {
+    return loose.contains(node.name()) ? std::nullopt : kind_of(node);
   };
   return PassDevices{
       .has_kernel =

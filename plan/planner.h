@@ -223,6 +223,7 @@ class Planner {
   /// Where the nodes of the step go as it is now, for passes that ask for it; empty where no device is a GPU. Where
   /// they cannot be placed no pass that asks does anything.
   PassDevices find_pass_devices();
+  std::function<std::optional<DeviceKind>(const Node&)> pass_kinds_;  // what it told; empty: nothing
 
   const Graph& graph_;
   const PlanContext& context_;

@@ -19,8 +19,8 @@ LoopPlaces::Wishes Planner::wishes_of(const Placer& placer) const {
                             [this](const Node& n) { return !n.device().empty() || moved_.contains(n.id()); },
                             gpus || !context_.task.empty()};
   if (gpus)
-    wishes.serves = [this](const Node& n, uint32_t device) {
-      return context_.kernels.serves(n.op().name(), that_runs(context_.devices[device].kind), n.attrs());
+    wishes.serves = [this, &placer](const Node& n, uint32_t device) {
+      return placer.serves(n, context_.devices[device].kind);
     };
   return wishes;
 }

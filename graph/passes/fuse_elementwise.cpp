@@ -151,6 +151,8 @@ bool ElementwiseFusion::joins(const Node& node, const Group& group) const {
   const Node& root = *group.members.front();
   if (group.functions + functions(node) > kMostNodes || node.dtype(0) != root.dtype(0) || !same_place(node, root))
     return false;
+  // Of what asks for no device, placement by cost may have put one on a GPU and one on a CPU.
+  if (devices_.on_gpu && devices_.on_gpu(node) != devices_.on_gpu(root)) return false;
   const PartialShape shape = step_.shape(root.out());
   if (reductions_.contains(&node.op())) return is_of_rows(node.out(), root) && step_.shape(node.inputs()[0]) == shape;
   const bool same = step_.shape(node.out()) == shape;

@@ -3,8 +3,10 @@
 // that runs out, launches that are refused, cards that are lost, steps that are cancelled, engines that end amid work.
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <future>
 #include <thread>
+#include <tuple>
 
 #include "gpu/blas.h"
 #include "tests/gpu/fake_platform.h"
@@ -309,6 +311,44 @@ TEST_CASE("gpu: a loop at home on a CPU puts what a GPU computes in each iterati
   INFO((got.ok() ? "" : got.error().str()));
   REQUIRE(got.ok());
   CHECK((*got)[0].identical(Tensor::of<float>({4 + 32 + 1024, -2 - 4 - 8})));
+}
+
+TEST_CASE("gpu: what placement by cost has on a CPU is fused for that, and stays there") {
+  FakeGpus gpus;
+  auto engine = GpuStage::make(gpus.options());
+  Graph graph(engine->ops());
+  const Scope scope(graph);
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{3}}});
+  const Output sin = scope.named("sin").op("Sin", {x});
+  const auto last = [&](const std::string& name, const Attrs& attrs) {
+    return scope.named(name).op("Tanh", {scope.named(name + "_sum").op("AddN", {x, sin, x}, attrs)}, attrs);
+  };
+  const Output free = last("free", {}), beside = last("beside", {{"_class", std::vector<std::string>{"loc:@sin"}}});
+  REQUIRE(scope.ok());
+  const auto check = [&](const Output& y, double y_on_cpu, double latency_ns, bool on_gpu) {
+    const auto costs = std::make_shared<CostModel>();
+    for (const auto& [node, cpu, gpu] :
+         {std::tuple(sin.node->name(), 1., 1.), {y.node->name() + "_sum", 1., 1e8}, {y.node->name(), y_on_cpu, 1.}}) {
+      costs->add(node, "cpu", cpu, 12);
+      costs->add(node, "gpu", gpu, 12);
+    }
+    GraphPasses passes;
+    passes.fuse_elementwise = true;
+    Session session(
+        *engine, graph,
+        {.passes = passes, .placing = Placing::kByCost, .costs = costs, .link = LinkRates{.latency_ns = latency_ns}});
+    const int64_t before = engine->device_stats()[1].nodes;
+    const auto got = session.run({{x, Tensor::of<float>({1, -2, 0})}}, {y});
+    INFO((got.ok() ? "" : got.error().str()));
+    REQUIRE(got.ok());
+    CHECK((*got)[0].data<float>()[0] == Approx(std::tanh(2 + std::sin(1.f))));
+    CHECK((engine->device_stats()[1].nodes > before) == on_gpu);
+  };
+  // One by one all are quicker on the CPU; what is fused has the name of the last, which is not.
+  check(free, 1e5, 1e6, false);
+  check(beside, 1e5, 1e6, false);
+  // The last is to be on the GPU, the sum is not.
+  check(free, 1e8, 1, true);
 }
 
 TEST_CASE("gpu: shapes are computed at the host, and nothing is copied but what is fed and fetched") {
