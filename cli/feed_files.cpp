@@ -136,7 +136,8 @@ std::optional<size_t> column_number(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-/// Columns of one file by their names or numbers.
+/// Columns of one file by their numbers, or by their names where some are chosen by a name. Only then a number may be a
+/// name, since else what the first line has may be values.
 class ColumnNames {
  public:
   /// `fields` are those of the first line; whether they are names is another question.
@@ -145,18 +146,18 @@ class ColumnNames {
   size_t size() const { return fields_.size(); }
   const std::string& name(size_t column) const { return fields_[column]; }
   /// "a,b..d", each a column or a range of them.
-  Result<std::vector<size_t>> find(const std::string& columns) const {
+  Result<std::vector<size_t>> find(const std::string& columns, bool by_name) const {
     std::vector<size_t> out;
     if (columns.empty())
       for (size_t i = 0; i < size(); ++i) out.push_back(i);
     for (size_t begin = 0; begin < columns.size();) {
       const size_t end = std::min(columns.find(',', begin), columns.size());
       const std::string part = columns.substr(begin, end - begin);
-      const size_t dots = find_one(part).ok() ? part.npos : part.find("..");
-      TROUPE_ASSIGN(const size_t first, find_one(part.substr(0, dots)));
+      const size_t dots = find_one(part, by_name).ok() ? part.npos : part.find("..");
+      TROUPE_ASSIGN(const size_t first, find_one(part.substr(0, dots), by_name));
       size_t last = first;
       if (dots != part.npos) {
-        TROUPE_ASSIGN(last, find_one(part.substr(dots + 2)));
+        TROUPE_ASSIGN(last, find_one(part.substr(dots + 2), by_name));
       }
       if (last < first) return invalid_argument("{} ends before it begins", in_quotes(part));
       for (size_t i = first; i <= last; ++i) out.push_back(i);
@@ -178,8 +179,8 @@ class ColumnNames {
   }
 
  private:
-  Result<size_t> find_one(const std::string& name) const {
-    if (const auto at = std::ranges::find(fields_, name); at != fields_.end() && !name.empty())
+  Result<size_t> find_one(const std::string& name, bool by_name) const {
+    if (const auto at = std::ranges::find(fields_, name); by_name && at != fields_.end() && !name.empty())
       return static_cast<size_t>(at - fields_.begin());
     const auto number = column_number(name);
     if (number && *number < size()) return *number;
@@ -247,16 +248,17 @@ class TextRows final : public FeedRows {
     TROUPE_RETURN_IF_ERROR(read_line());
     if (!has_line_) return {};
     names_.emplace(path_, fields_);
-    bool by_name = false, any_numbers = false, any_wanted = false;
+    const bool by_name =
+        std::ranges::any_of(feeds_, [](const FeedColumns& feed) { return ColumnNames::has_names(feed.columns); });
+    bool any_numbers = false, any_wanted = false;
     for (const FeedColumns& feed : feeds_) {
-      auto columns = names_->find(feed.columns);
+      auto columns = names_->find(feed.columns, by_name);
       if (!columns.ok()) return in_feed(feed, std::move(columns.error()));
       auto shape = shape_of_row(feed.slot, std::ssize(*columns));
       if (!shape.ok()) return in_feed(feed, std::move(shape.error()));
-      by_name |= ColumnNames::has_names(feed.columns);
       any_wanted |= feed.slot.dtype != DType::kString;
       for (const size_t column : *columns)
-        any_numbers |= feed.slot.dtype != DType::kString && is_number(fields_[column]);
+        any_numbers |= feed.slot.dtype != DType::kString && is_number(feed.slot, fields_[column]);
       columns_.push_back(std::move(*columns));
       shapes_.push_back(*shape);
     }

@@ -114,6 +114,9 @@ std::string_view trimmed(std::string_view text) {
   return begin == text.npos ? std::string_view() : text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
+bool is_true(std::string_view word) { return word == "true" || word == "True" || word == "TRUE"; }
+bool is_false(std::string_view word) { return word == "false" || word == "False" || word == "FALSE"; }
+
 }  // namespace
 
 Result<Tensor> converted(const FeedSlot& slot, const Tensor& value) {
@@ -170,7 +173,10 @@ std::optional<int64_t> elements_of_row(const FeedSlot& slot) {
   return row && row->fully_known() ? std::optional(row->shape().elements()) : std::nullopt;
 }
 
-bool is_number(std::string_view text) { return parsed<double>(trimmed(text)).has_value(); }
+bool is_number(const FeedSlot& slot, std::string_view text) {
+  const std::string_view word = trimmed(text);
+  return parsed<double>(word).has_value() || (slot.dtype == DType::kBool && (is_true(word) || is_false(word)));
+}
 
 Status read_element(const FeedSlot& slot, std::string_view text, Tensor& out, int64_t at) {
   if (slot.dtype == DType::kString) {
@@ -182,8 +188,8 @@ Status read_element(const FeedSlot& slot, std::string_view text, Tensor& out, in
   bool done = false;
   const bool real = visit_real(slot.dtype, [&]<class T>(std::type_identity<T>) {
     T& to = out.mutable_data<T>()[at];
-    if (std::is_same_v<T, bool> && (word == "true" || word == "True" || word == "TRUE")) done = put(1, 1, to);
-    else if (std::is_same_v<T, bool> && (word == "false" || word == "False" || word == "FALSE")) done = put(0, 1, to);
+    if (std::is_same_v<T, bool> && is_true(word)) done = put(1, 1, to);
+    else if (std::is_same_v<T, bool> && is_false(word)) done = put(0, 1, to);
     else if (const auto whole = parsed<int64_t>(word); whole && !kIsFloating<T>) done = put(*whole, 1, to);
     else if (const auto large = parsed<uint64_t>(word); large && !kIsFloating<T>) done = put(*large, 1, to);
     else if (const auto number = parsed<double>(word)) done = put(*number, scale, to);

@@ -37,7 +37,7 @@ std::optional<int64_t> elements_of_row(const FeedSlot& slot);
 /// Reads one element of `out`, which is of slot.dtype, from text. Errors: kInvalidArgument for text that is not such a
 /// number, or not one that this type has.
 Status read_element(const FeedSlot& slot, std::string_view text, Tensor& out, int64_t at);
-/// Whether it could.
-bool is_number(std::string_view text);
+/// Whether the text is a number, or for a slot of bool also a word for one.
+bool is_number(const FeedSlot& slot, std::string_view text);
 
 }  // namespace troupe

@@ -29,6 +29,7 @@ struct FedGraph : TemporaryDirectory {
       node { name: 'fixed' op: 'Placeholder' attr { key: 'dtype' value { type: DT_FLOAT } }
              attr { key: 'shape' value { shape { dim { size: 2 } dim { size: 2 } } } } }
       node { name: 's' op: 'Placeholder' attr { key: 'dtype' value { type: DT_STRING } } }
+      node { name: 'b' op: 'Placeholder' attr { key: 'dtype' value { type: DT_BOOL } } }
       node { name: 'any' op: 'Placeholder' attr { key: 'dtype' value { type: DT_FLOAT } } })");
     // Rows 0 to 4: x is (i, 10 i), y is i + 100.
     REQUIRE(write_npy(file("x.npy"), Tensor::of<double>({0, 0, 1, 10, 2, 20, 3, 30, 4, 40}, {5, 2})).ok());
@@ -194,6 +195,33 @@ TEST_CASE("columns of text are chosen by name or number") {
       {"--data", d.data("x", "x.npy"), "--data", d.data("y", "part-*.csv:label"), "--batch", "2", "--drop-remainder"});
   CHECK(mixed.at("x").identical(kX4));
   CHECK(mixed.at("y").identical(kY4));
+}
+
+TEST_CASE("a number of a column is none of the values in the first line") {
+  const FedGraph d;
+  d.write("values.csv", "2,0,1,0\n3,1,5,10\n");
+  const auto out =
+      d.fetch({"--data", d.data("x", "values.csv:1,3"), "--data", d.data("y", "values.csv:0"), "--batch", "2"});
+  CHECK(out.at("x").identical(Tensor::of<float>({0, 0, 1, 10}, {1, 2, 2})));
+  CHECK(out.at("y").identical(Tensor::of<int64_t>({2, 3}, {1, 2})));
+  d.write("range.csv", "1,2\n3,4\n");
+  const auto range =
+      d.fetch({"--data", d.data("x", "range.csv:0..1"), "--data", d.data("y", "values.csv:0"), "--batch", "2"});
+  CHECK(range.at("x").identical(Tensor::of<float>({1, 2, 3, 4}, {1, 2, 2})));
+  // Beside a column that is chosen by its name, it may be a name.
+  d.write("years.csv", "id,1,2\n100,7,8\n");
+  const auto years =
+      d.fetch({"--data", d.data("x", "years.csv:1,2"), "--data", d.data("y", "years.csv:id"), "--batch", "1"});
+  CHECK(years.at("x").identical(Tensor::of<float>({7, 8}, {1, 1, 2})));
+}
+
+TEST_CASE("a first line of words for bool is a row") {
+  const FedGraph d;
+  d.write("words.csv", "true\nFalse\n1\n");
+  CHECK(d.run({"--data", d.data("b", "words.csv:0"), "--batch", "3", "--fetch", "b:0"}).out ==
+        "b:0 bool[3] [true, false, true]\n");
+  d.write("named.csv", "truth\nFalse\n");
+  CHECK(d.run({"--data", d.data("b", "named.csv:0"), "--batch", "3", "--fetch", "b:0"}).out == "b:0 bool[1] [false]\n");
 }
 
 TEST_CASE("features of TFRecord files are fed, or the records") {
