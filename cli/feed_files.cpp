@@ -105,6 +105,29 @@ class FeedRowsStage final : public Dataset::Stage {
 
 using Fields = std::vector<std::string>;
 
+/// What stands between the fields of a file, by its first line: tabs where its name ends in .tsv, else a comma rather
+/// than a tab, and that rather than a semicolon. What is in quotes does not count.
+char delimiter_of(std::string_view path, std::string_view line) {
+  if (path.ends_with(".tsv") || path.ends_with(".tsv.gz")) return '\t';
+  char out = ';', before = ',';
+  bool quoted = false, any = false;
+  for (const char c : line) {
+    const bool parts = c == ',' || c == '\t' || c == ';';
+    // Quotes begin where a field does; a second one at their end is one that they hold.
+    if (c == '"' && (quoted || before != 0)) {
+      quoted = !quoted;
+      before = quoted ? 0 : c;
+      continue;
+    }
+    before = parts ? c : 0;
+    if (quoted || !parts) continue;
+    any = true;
+    if (c == ',') return c;
+    if (c == '\t') out = c;
+  }
+  return any ? out : ',';
+}
+
 Result<Fields> split_fields(std::string_view line, char delimiter) {
   Fields out;
   for (size_t at = 0;; ++at) {
@@ -230,11 +253,7 @@ class TextRows final : public FeedRows {
       std::string_view text = (*line)[0].data<std::string>()[0];
       if (line_ == 1 && text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
       if (text.empty()) continue;
-      if (delimiter_ == 0) {
-        delimiter_ = ',';
-        for (const char c : {';', '\t', ','})
-          if (text.find(c) != text.npos) delimiter_ = c;
-      }
+      if (delimiter_ == 0) delimiter_ = delimiter_of(path_, text);
       auto fields = split_fields(text, delimiter_);
       if (fields.ok() && names_ && fields->size() != names_->size())
         fields = invalid_argument("{} fields where the first line has {}", fields->size(), names_->size());

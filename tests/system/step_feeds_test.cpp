@@ -215,6 +215,17 @@ TEST_CASE("a number of a column is none of the values in the first line") {
   CHECK(years.at("x").identical(Tensor::of<float>({7, 8}, {1, 1, 2})));
 }
 
+TEST_CASE("commas in quotes, or in the texts of a .tsv file, do not part its fields") {
+  const FedGraph d;
+  d.write("quoted.csv", "\"a,\"\"b\";label\n\"c,d\";100\n\"e\";101\n");
+  const auto run = [&](const std::string& s, const std::string& y) {
+    return d.run({"--data", d.data("s", s), "--data", d.data("y", y), "--batch", "2", "--fetch", "s:0,y:0"}).out;
+  };
+  CHECK(run("quoted.csv:0", "quoted.csv:label") == "s:0 string[2] [\"c,d\", \"e\"]\ny:0 int64[2] [100, 101]\n");
+  d.write("texts.tsv", "100\thi, you\n101\tno\n");
+  CHECK(run("texts.tsv:1", "texts.tsv:0") == "s:0 string[2] [\"hi, you\", \"no\"]\ny:0 int64[2] [100, 101]\n");
+}
+
 TEST_CASE("a first line of words for bool is a row") {
   const FedGraph d;
   d.write("words.csv", "true\nFalse\n1\n");
