@@ -336,7 +336,9 @@ Status run(RunArguments& o) {
   const bool steps =
       o.job.checkpoint_out.empty() || o.steps != 0 || !o.feeds.empty() || !o.out.empty() || !o.job.data.files.empty();
   if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty() && o.job.signature.empty() && steps) {
-    if (!is_model) return invalid_argument("nothing to run: give --fetch, --target or --init");
+    if (!is_model)
+      return with_kind_of_file(o.graph, "a graph",
+                               invalid_argument("nothing to run: give --fetch, --target or --init"));
     o.job.signature = kDefaultSignature;
   }
   if (!is_model && !(o.job.signature.empty() && o.job.tags.empty()))

@@ -124,6 +124,8 @@ TEST_CASE("troupe run says in one line what is wrong") {
   check_error(c.run("run " + c.graph("bad.pb") + "--target d"), {"no GraphDef"});
   check_error(c.run("run " + c.graph("gone.pb") + "--target d"), {"gone.pb"});
   check_error(c.run("run " + c.graph()), {"nothing to run"});
+  c.write("model.keras", "PK\x03\x04 and more");
+  check_error(c.run("run " + c.graph("model.keras")), {"a ZIP archive", "not a graph"});
   check_error(c.run("run " + c.graph() + "--fetch summ:0"), {"fetch 'summ:0'", "sum"});
   check_error(c.run("run " + c.graph() + "--fetch init"), {"init", "no outputs"});
   check_error(c.run("run " + c.graph() + "--fetch v:0"), {"v:0", "is a resource"});
