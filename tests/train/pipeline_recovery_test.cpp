@@ -238,7 +238,7 @@ TEST_CASE("a pipeline whose dataset or task fails again and again ends with that
 }
 
 TEST_CASE("a pipeline's failure at an earlier step than that of the last loss is another one") {
-  const auto wait = std::chrono::milliseconds(500);
+  constexpr auto wait = std::chrono::milliseconds(2000);
   SocketCluster cluster(2);
   const auto client = cluster.client();
   PipelineOptions options = options_of(PipelineSchedule::kOneFOneB, 2, sgd(constant_rate(.1f)));

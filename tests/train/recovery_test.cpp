@@ -251,7 +251,7 @@ TEST_CASE("a call gets over each loss, however long ago that or the last one was
 }
 
 TEST_CASE("a failure at an earlier step than that of the last loss is another one") {
-  constexpr auto kWait = std::chrono::milliseconds(500);
+  constexpr auto kWait = std::chrono::milliseconds(2000);
   struct Failing {
     std::mutex mutex;
     std::optional<std::chrono::steady_clock::time_point> until;  // from the loss on
@@ -280,7 +280,6 @@ TEST_CASE("a failure at an earlier step than that of the last loss is another on
   CHECK_THAT(f.told[0].reason, Catch::Contains("task:1"));
   CHECK_THAT(f.told[2].reason, Catch::Contains("the store of files is away"));
   CHECK(f.told[2].step < f.told[0].step);
-  CHECK(f.told[3].seconds < std::chrono::duration<double>(kWait).count() * 4);
   check_values(values_of(*f.client, f.trainer->variables()), alone(kSyncMode, 2, 30));
 }
 
