@@ -222,7 +222,7 @@ TEST_CASE("a loss between two runs costs nothing that is seen") {
 }
 
 TEST_CASE("a call gets over each loss, however long ago that or the last one was") {
-  constexpr auto kWait = seconds(2);
+  constexpr auto kWait = std::chrono::milliseconds(2000);
   LossFixture f(2, kSyncMode, [&](TrainerOptions& o) { o.recovery.wait = kWait; });
   const auto keep_busy = [&](std::chrono::nanoseconds time, const std::function<void()>& what) {
     const auto until = std::chrono::steady_clock::now() + time;
