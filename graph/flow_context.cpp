@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/frames.h"
 #include "graph/node_place.h"
 
 namespace troupe {
@@ -12,10 +13,7 @@ void FlowContext::adopt(std::vector<Output>& inputs, std::vector<const Node*>& c
     if (in) in = inside(in);
   std::erase_if(control_inputs, [&](const Node* n) { return n && !holds(n); });
   // What enters a loop for all iterations is there in the one that does not go on too.
-  const bool waits = std::ranges::all_of(inputs, [](const Output& in) {
-    return in && in.node->op().control_flow() == ControlFlow::kEnter &&
-           in.node->attrs().get_or<bool>("is_constant", false);
-  });
+  const bool waits = std::ranges::all_of(inputs, [](const Output& in) { return in && is_constant_enter(*in.node); });
   if (waits && control_inputs.empty() && pivot_) control_inputs.push_back(pivot_);
 }
 

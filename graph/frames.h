@@ -11,6 +11,10 @@ namespace troupe {
 
 /// How the node steers what runs.
 inline ControlFlow flow_of(const Node& node) { return node.op().control_flow(); }
+/// Whether it is an Enter that brings a value into every iteration of its loop.
+inline bool is_constant_enter(const Node& node) {
+  return flow_of(node) == ControlFlow::kEnter && node.attrs().get_or<bool>("is_constant", false);
+}
 
 struct Frame {
   std::string name;  // the attribute frame_name; two loops inside different frames may share it

@@ -22,9 +22,6 @@ Error about(const Node& node, Error error) {
   return {error.code, "gradient: " + detail, node.op().name(), node.name()};
 }
 
-/// Whether an Enter brings a value into every iteration.
-bool is_invariant(const Node& enter) { return enter.attrs().get_or<bool>("is_constant", false); }
-
 class NodeGradient : public GradientContext {
  public:
   NodeGradient(const Node& node, Scope scope, std::vector<Output> dys, Recompute* recompute)
@@ -85,7 +82,7 @@ GradientWalk::Unit* GradientWalk::maker(const Output& output) {
   const Loop* loop = nullptr;
   if (loops_.any()) {
     loop = loops_.loop_in(frame_, *output.node);
-    if (!loop && flow == ControlFlow::kEnter && !(outward_ && is_invariant(*output.node))) return nullptr;
+    if (!loop && flow == ControlFlow::kEnter && !(outward_ && is_constant_enter(*output.node))) return nullptr;
     if (!loop && frame_ > 0 && flow == ControlFlow::kMerge &&
         std::ranges::any_of(output.node->inputs(),
                             [](const Output& in) { return in.node->op().control_flow() == ControlFlow::kEnter; }))

@@ -9,10 +9,6 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-bool is_constant_enter(const Node& node) {
-  return flow_of(node) == ControlFlow::kEnter && node.attrs().get_or<bool>("is_constant", false);
-}
-
 /// What carries one value of a loop.
 struct Carrier {
   const Node* enter = nullptr;

@@ -206,7 +206,6 @@ class Planner {
   /// What loops ask where their nodes would be, by that placer.
   LoopPlaces::Wishes wishes_of(const Placer& placer) const;
   Status place_loops(const std::vector<const Node*>& needed);
-  bool is_constant_enter(const Node& node) const;
   /// What is the same in every iteration enters the loop on each device that reads it, and need not cross in each.
   Result<Place> copy_enter(const Node& node, uint32_t partition);
   /// An Enter into `frame` in `partition`, without input yet.

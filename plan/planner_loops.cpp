@@ -30,10 +30,6 @@ Status Planner::place_loops(const std::vector<const Node*>& needed) {
   return {};
 }
 
-bool Planner::is_constant_enter(const Node& node) const {
-  return node.op().control_flow() == ControlFlow::kEnter && *node.attrs().get<bool>("is_constant");
-}
-
 Result<Planner::Place> Planner::copy_enter(const Node& node, uint32_t partition) {
   auto [at, fresh] = enter_copies_.try_emplace({node.id(), partition}, Place{partition, kNone});
   if (!fresh) return at->second;
