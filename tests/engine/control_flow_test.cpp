@@ -232,6 +232,17 @@ TEST_CASE("a loop updates a variable in every iteration") {
   CHECK(t.number({}, t.scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}})) == 600);
 }
 
+TEST_CASE("a chain of 20,000 branches without a kernel between them needs no deep stack") {
+  Flow t;
+  const Output p = t.placeholder(DType::kBool, PartialShape::scalar(), "p"), x = t.scalar();
+  Output chained = t.scope.op("Neg", {x});
+  for (int i = 0; i < 20'000; ++i) {
+    const Node* split = t.scope.node("Switch", {chained, p});
+    chained = t.scope.op("Merge", {split->out(0), split->out(1)});
+  }
+  for (const bool taken : {true, false}) CHECK(t.number({{p, Tensor::scalar(taken)}, {x, f(3)}}, chained) == -3);
+}
+
 TEST_CASE("a branch or body waits for a node from outside that its scope is after") {
   Flow t;
   const Output v = t.variable("v", DType::kFloat32, PartialShape::scalar()), x = t.scalar(), n = t.scalar();
