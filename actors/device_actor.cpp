@@ -70,7 +70,7 @@ void DeviceActor::send_tensors(uint32_t device, std::vector<ReadyTensor> tensors
                           context());
 }
 
-Status DeviceActor::use_resource(const StepCall& of, const ResourceRef& handle, ResourceUse use) {
+Status DeviceActor::use_resource(const StepCall& of, const ResourceRef& handle, ResourceUse&& use) {
   return requests_.add(of, handle, std::move(use));
 }
 

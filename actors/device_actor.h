@@ -33,7 +33,7 @@ class DeviceActor : public caf::event_based_actor, private Outbox {
 
  private:
   void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) override;
-  Status use_resource(const StepCall& of, const ResourceRef& handle, ResourceUse use) override;
+  Status use_resource(const StepCall& of, const ResourceRef& handle, ResourceUse&& use) override;
   void run_blocking(BlockingUse use) override;
   void flush_uses() override;
   void cancel_uses(int64_t step) override;

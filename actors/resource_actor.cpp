@@ -157,7 +157,7 @@ bool ResourceActor::tell_when_ended(int64_t step) {
   });
 }
 
-void ResourceActor::use(ResourceUse request) {
+void ResourceActor::use(ResourceUse&& request) {
   if (held_.empty()) {
     auto away = elsewhere(request);
     if (away.empty()) return run(std::move(request));
@@ -212,7 +212,7 @@ void ResourceActor::came(const ValuesCame& m) {
     if (waiting_.erase(key(request.tag)) > 0) use(std::move(request));  // else it was cancelled
 }
 
-void ResourceActor::run(ResourceUse request) {
+void ResourceActor::run(ResourceUse&& request) {
   const RequestTag tag = request.tag;
   current_ = key(tag);
   Reply reply(port_, tag);
@@ -232,7 +232,8 @@ void ResourceActor::run(ResourceUse request) {
     (void)execute(request, *resource_, std::move(reply)).ok();
   }
   if (timer) timer->end();
-  if (ResourceAnswer* given = current_ ? nullptr : answer_given(tag)) {
+  const bool measured = timer || request.timed;
+  if (ResourceAnswer* given = measured && !current_ ? answer_given(tag) : nullptr) {
     given->timer = timer;
     if (request.timed) given->ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count();
   }

@@ -72,12 +72,12 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   std::function<void()> waker() override;
   std::shared_ptr<FunctionCaller> functions() override { return directory_->functions; }
   /// Runs it, or keeps it until values that it uses have come from a GPU, and those that came before are run.
-  void use(ResourceUse request);
+  void use(ResourceUse&& request);
   /// The values of variables of that request which are in the memory of a GPU that is not the request's.
   Directory::Variables elsewhere(const ResourceUse& request);
   void bring(Directory::Variables values);
   void came(const ValuesCame& m);
-  void run(ResourceUse request);
+  void run(ResourceUse&& request);
   Status execute(ResourceUse& request, Resource& resource, Reply reply);
   Status execute_on_copy(const ResourceUse& request, Container& copy);
   /// Keeps the request at work, if it is not answered, until it is.

@@ -7,7 +7,7 @@ namespace {
 constexpr size_t kMaxKnown = 65'536;
 }  // namespace
 
-Status ResourceRequests::add(const StepCall& of, const ResourceRef& handle, ResourceUse use) {
+Status ResourceRequests::add(const StepCall& of, const ResourceRef& handle, ResourceUse&& use) {
   if (generation_ != directory_->generation() || known_.size() > kMaxKnown) {
     flush();
     known_.clear();
@@ -25,13 +25,17 @@ Status ResourceRequests::add(const StepCall& of, const ResourceRef& handle, Reso
   }
   if (of.failed()) return make_error(Code::kCancelled, "the step has failed");
   Host& host = *at->second.host;
-  if (host.gathered.empty()) asked_.push_back(&host);
+  if (host.gathered.empty()) {
+    asked_.push_back(&host);
+    host.gathered.reserve(host.last_gathered);
+  }
   host.gathered.push_back(std::move(use));
   return {};
 }
 
 void ResourceRequests::flush() {
   for (Host* host : asked_) {
+    host->last_gathered = host->gathered.size();
     self_.send(host->actor, UseResource{std::make_shared<std::vector<ResourceUse>>(std::exchange(host->gathered, {}))});
     settle(*host);
   }

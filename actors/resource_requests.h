@@ -17,7 +17,7 @@ class ResourceRequests {
   /// Keeps a request of step `of` for the host of `handle`. Errors: those of Directory::host; kCancelled when the step
   /// has failed. That is looked at once the host is found: what fails a step may reset the container after it, and what
   /// is then made there must not be asked for it.
-  Status add(const StepCall& of, const ResourceRef& handle, ResourceUse use);
+  Status add(const StepCall& of, const ResourceRef& handle, ResourceUse&& use);
   /// Sends what was gathered.
   void flush();
   /// Has every host that may have requests of the step drop them.
@@ -30,6 +30,7 @@ class ResourceRequests {
   struct Host {
     caf::actor actor;
     std::vector<ResourceUse> gathered;
+    size_t last_gathered = 0;  // as many as were sent together
   };
   /// A handle seen before: kept, so that its address names it.
   struct Known {

@@ -40,7 +40,7 @@ class SimActor::Simulated final : public Outbox {
       sim_.at(std::llround(std::min(there, SimDevice::kEndOfTime)), other, std::move(one));
     }
   }
-  Status use_resource(const StepCall& of, const ResourceRef& handle, ResourceUse use) override {
+  Status use_resource(const StepCall& of, const ResourceRef& handle, ResourceUse&& use) override {
     return requests.add(of, handle, std::move(use));
   }
   void run_blocking(BlockingUse use) override { sim_.directory_->blocking->run_kernel(std::move(use)); }

@@ -20,6 +20,9 @@ bool waits_for_other(const StepState& s) { return !s.blocking.empty() || s.unans
 /// Nodes between two looks at the clock.
 constexpr int kClockEvery = 64;
 
+/// Lists of tensors kept for requests at most, and the longest that is kept.
+constexpr size_t kSpareLists = 256, kLongestSpare = 16;
+
 template <class T> bool all_finite(const Tensor& t) {
   const T* v = t.data<T>();
   return std::all_of(v, v + t.elements(), [](T x) { return std::isfinite(static_cast<float>(x)); });
@@ -110,8 +113,9 @@ void Executor::tensors_ready(std::vector<ReadyTensor> tensors) {
 }
 
 void Executor::answered(std::vector<ResourceAnswer> answers) {
+  StepState* s = nullptr;
   for (ResourceAnswer& answer : answers) {
-    StepState* s = find(answer.tag.step);
+    if (!s || s->call->id != answer.tag.step) s = find(answer.tag.step);
     if (!s) continue;  // it failed, and did not wait for this
     if (answer.tag.node == kMark) {
       --s->unanswered;
@@ -154,6 +158,10 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     } else {
       for (uint32_t i = 0; i < node.num_outputs; ++i)
         in.values[node.first_output + i] = std::move((*answer.outputs)[i]);
+      if (spare_lists_.size() < kSpareLists && answer.outputs->capacity() <= kLongestSpare) {
+        answer.outputs->clear();
+        spare_lists_.push_back(std::move(*answer.outputs));
+      }
       if (s->call->check_numerics) [[unlikely]] {
         if (Status finite = check_numerics(in, node); !finite.ok()) {
           fail(*s, graph_node, std::move(finite.error()));
@@ -487,6 +495,10 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
   use.timed = s.timed && device_.traits.direct;
   use.timer = timer_for(s);
   use.gpu = info_.gpu;
+  if (!spare_lists_.empty()) {
+    use.inputs = std::move(spare_lists_.back());
+    spare_lists_.pop_back();
+  }
   use.inputs.reserve(node.num_inputs);
   for (uint32_t i = 0; i < node.num_inputs; ++i) {
     const uint32_t slot = s.plan->input_slots[node.first_input + i];

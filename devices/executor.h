@@ -32,7 +32,7 @@ class Outbox {
   virtual void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) = 0;
   /// A request of step `of`; an error if there is no such resource, or if the step has failed by the time that it is
   /// found: it may have been made after that. The answer comes by answered(), even if at once.
-  virtual Status use_resource(const StepCall& of, const ResourceRef& handle, ResourceUse use) = 0;
+  virtual Status use_resource(const StepCall& of, const ResourceRef& handle, ResourceUse&& use) = 0;
   /// Has the kernel run elsewhere. The answer comes by answered(), perhaps after the end of the step.
   virtual void run_blocking(BlockingUse use) = 0;
   /// Sends on what use_resource has gathered.
@@ -245,7 +245,8 @@ class Executor {
   size_t turn_ = 0;       // index into active_ of the step whose cheap nodes come first
   int64_t refusals_ = 0;  // of the device's allocator that an error has told of
   bool uses_gathered_ = false;
-  int64_t waiting_since_ = 0;  // for input, with nothing else to do; 0: not
+  std::vector<std::vector<Tensor>> spare_lists_;  // empty, of answers, for the inputs of requests
+  int64_t waiting_since_ = 0;                     // for input, with nothing else to do; 0: not
 };
 
 }  // namespace troupe

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ops on resources share: the kernel that makes a handle, and the checks of a request.
 #pragma once
+#include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -50,25 +52,29 @@ inline const ResourceHandle* handle_at(const ResourceRequest& request, int i) {
 /// The host as the core C that the op is for. Otherwise replies kInvalidArgument and returns nullptr.
 template <class C> C* core_as(Resource& resource, ResourceRequest& request, const char* wanted) {
   const ResourceHandle* handle = handle_at(request, 0);
-  C* core = handle ? dynamic_cast<C*>(&resource) : nullptr;
+  C* core = nullptr;
+  if constexpr (std::is_final_v<C>)
+    core = handle && typeid(resource) == typeid(C) ? static_cast<C*>(&resource) : nullptr;
+  else core = handle ? dynamic_cast<C*>(&resource) : nullptr;
   if (!core)
     request.reply(invalid_argument("the op needs a {}; input 0 is {}", wanted,
                                    handle ? handle->type + " '" + handle->name + "'" : "no resource handle"));
   return core;
 }
 
-/// One output, as a reply.
-inline Result<std::vector<Tensor>> one_output(Result<Tensor> value) {
+/// One output, as a reply; it goes in `list`, whose tensors are no longer needed: that of the inputs spares making one.
+inline Result<std::vector<Tensor>> one_output(Result<Tensor> value, std::vector<Tensor>&& list = {}) {
   if (!value.ok()) return std::move(value.error());
-  std::vector<Tensor> out;
-  out.push_back(std::move(value).value());
-  return out;
+  list.clear();
+  list.push_back(std::move(value).value());
+  return std::move(list);
 }
 
-/// No output, as a reply.
-inline Result<std::vector<Tensor>> no_output(Status status) {
+/// No output, as a reply; `list` as above.
+inline Result<std::vector<Tensor>> no_output(Status status, std::vector<Tensor>&& list = {}) {
   if (!status.ok()) return std::move(status.error());
-  return std::vector<Tensor>();
+  list.clear();
+  return std::move(list);
 }
 
 }  // namespace troupe

@@ -110,7 +110,7 @@ class UpdateKernel : public ResourceKernel {
 
   void execute(Resource& resource, ResourceRequest request) override {
     if (Container* container = core_as<Container>(resource, request, "variable"))
-      request.reply(no_output(apply(*container, request)));
+      request.reply(no_output(apply(*container, request), std::move(request.inputs)));
   }
 
  protected:

@@ -154,7 +154,7 @@ class Posts final : public Outbox {
   void send_tensors(uint32_t to, std::vector<ReadyTensor> tensors) override {
     for (ReadyTensor& t : tensors) sent.emplace_back(to, std::move(t));
   }
-  Status use_resource(const StepCall&, const ResourceRef&, ResourceUse) override {
+  Status use_resource(const StepCall&, const ResourceRef&, ResourceUse&&) override {
     return make_error(Code::kInternal, "no resources");
   }
   void run_blocking(BlockingUse) override {}

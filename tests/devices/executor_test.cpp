@@ -18,7 +18,7 @@ struct Recorder : Outbox {
   void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) override {
     sent[device].push_back(std::move(tensors));
   }
-  Status use_resource(const StepCall&, const ResourceRef& handle, ResourceUse use) override {
+  Status use_resource(const StepCall&, const ResourceRef& handle, ResourceUse&& use) override {
     if (handle->name == "refused") return make_error(Code::kNotFound, "no such resource");
     uses.push_back(std::move(use));
     return {};
