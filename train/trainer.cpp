@@ -92,7 +92,6 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
   Status faults;  // of on_step
   std::unique_lock lock(mutex_);
   TROUPE_RETURN_IF_ERROR(between_runs("run"));
-  const int64_t lost_before = lost_;
   begin_wait();
   look_after_tasks();
   if (broken_) recover(lock, true);
@@ -182,7 +181,7 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
                      .stopped = stopped,
                      .end_of_data = ended_,
                      .losses = std::exchange(losses_, 0),
-                     .batches_lost = std::max<int64_t>(lost_ - lost_before, 0)};
+                     .batches_lost = std::max<int64_t>(lost_ - std::exchange(summed_lost_, lost_), 0)};
   for (const Replica& r : replicas_) summary.input_wait_ns.push_back(r.input_wait_ns);
   return summary;
 }

@@ -279,6 +279,7 @@ class Trainer::Impl {
   int64_t position_ = 0;              // of the dataset: elements before those that are counted by filled_
   int losses_ = 0;                    // of the run
   int64_t lost_ = 0, told_lost_ = 0;  // batches that no update has seen; those that news told of
+  int64_t summed_lost_ = 0;           // those that summaries of runs told of
   std::deque<TaskReport> news_;
   int64_t first_step_ = 0;
   int64_t target_ = 0, started_ = 0, done_ = 0;

@@ -142,7 +142,8 @@ struct RunSummary {
   bool stopped = false;                     // by stop()
   bool end_of_data = false;                 // the dataset ended first
   std::vector<int64_t> input_wait_ns = {};  // of each replica (kSync: of all together): ready, and no batch was there
-  int losses = 0;                           // of tasks, that it got over
+  int losses = 0;                           // of tasks, that it got over, those before it included; of those that all
+                                            // wait for, such without an update in between are one
   int64_t batches_lost = 0;                 // that no update has seen, nor will: those of TaskReport, also of replicas
                                             // whose tasks are not back, less those that have turned out not to be
 };

@@ -716,6 +716,30 @@ TEST_CASE("a dataset that gives its elements once goes on where it is, and what 
   CHECK(summary.updates * 2 + f.told[1].batches <= 404);
 }
 
+TEST_CASE("batches that were lost between two runs, and found out by a test or a snapshot, count for the next run") {
+  for (const bool tests : {true, false}) {
+    INFO((tests ? "a test" : "a snapshot"));
+    const auto source = Dataset::from_function(
+        []() -> Result<std::optional<Element>> {
+          return std::optional<Element>({Tensor::of<float>({1, 2, 3, 4}, {2, 2}), Tensor::of<int32_t>({1, 0})});
+        },
+        {DType::kFloat32, DType::kInt32}, {PartialShape(Shape{2, 2}), PartialShape(Shape{2})});
+    REQUIRE(source.ok());
+    LossFixture f(2, kSyncMode, {}, *source);
+    CHECK(f.run(5).batches_lost == 0);
+    f.kill(1);
+    f.start_missing();
+    if (tests) CHECK(f.trainer->evaluate(circle(96, 32, 1, 5)).ok());
+    else f.snapshot();
+    const auto summary = f.run(5);
+    CHECK(summary.losses == 1);
+    REQUIRE(f.told.size() == 2);
+    CHECK(f.told[1].batches >= 10);
+    CHECK(summary.batches_lost == f.told[1].batches);
+    CHECK(f.run(5).batches_lost == 0);
+  }
+}
+
 TEST_CASE("what is told of a task may throw, and a trainer without its tasks be destroyed") {
   LossFixture f(2, kSyncMode);
   f.restarts = false;
