@@ -8,6 +8,7 @@
 #include <deque>
 #include <limits>
 #include <mutex>
+#include <thread>
 
 #include "train/batch_source.h"
 #include "train/evaluation.h"
@@ -119,23 +120,33 @@ class Pipeline::Impl {
   Result<Snapshot> snapshot() {
     TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::snapshot"));
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !may_begin_; });  // a batch that waits for earlier snapshots goes first
-    // What the variables are until it has gone back is of no step.
-    if (going_back_) return kept_->snapshot ? Result<Snapshot>(*kept_->snapshot) : Result<Snapshot>(*error_);
-    ++snapshots_;  // no further batch begins
-    hold_.reset();
-    changed_.wait(lock, [&] { return in_flight_ == 0; });
-    lock.unlock();
-    auto taken = engine_.snapshot(options_.container).get();
-    look_after_tasks();  // what a task had that has started again meanwhile is not in it
-    lock.lock();
-    if (!error_ && !taken.ok() && watch_ && taken.error().code == Code::kUnavailable) error_ = taken.error();
-    if ((gave_up_ || may_be_lost()) && kept_->snapshot) taken = *kept_->snapshot;
-    else if (error_) taken = *error_;
-    else if (taken.ok() && watch_ && kept_) kept_ = Kept{*taken, first_step_ + updates(), position()};
-    --snapshots_;
-    changed_.notify_all();
-    return taken;
+    for (bool again = false;;) {
+      // A batch that waits for earlier snapshots goes first.
+      changed_.wait(lock, [&] { return !may_begin_ && !others_catch_up(); });
+      // What the variables are until it has gone back is of no step.
+      if (going_back_) return kept_->snapshot ? Result<Snapshot>(*kept_->snapshot) : Result<Snapshot>(*error_);
+      ++snapshots_;  // no further batch begins
+      hold_.reset();
+      changed_.wait(lock, [&] { return in_flight_ == 0; });
+      lock.unlock();
+      auto taken = engine_.snapshot(options_.container).get();
+      look_after_tasks();  // what a task had that has started again meanwhile is not in it
+      lock.lock();
+      if (!error_ && !taken.ok() && watch_ && taken.error().code == Code::kUnavailable) error_ = taken.error();
+      // Between two runs no other call makes the lost updates again.
+      const bool misses = may_be_lost() && !trains() && kept_->step < first_step_ + updates();
+      if ((gave_up_ || may_be_lost()) && kept_->snapshot) taken = *kept_->snapshot;
+      else if (error_) taken = *error_;
+      else if (taken.ok() && watch_ && kept_) kept_ = Kept{*taken, first_step_ + updates(), position()};
+      --snapshots_;
+      changed_.notify_all();
+      if (!misses) return taken;
+      wait_for_others(lock);
+      if (trains() || !may_be_lost()) continue;
+      if (!std::exchange(again, true)) begin_wait();
+      RunSummary made;
+      if (const Status status = catch_up(lock, false, made); !status.ok() && !gave_up_) return status.error();
+    }
   }
 
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
@@ -147,15 +158,23 @@ class Pipeline::Impl {
       const std::lock_guard lock(mutex_);
       source_ = std::move(source);
     }
+    RunSummary summary;
+    {
+      std::unique_lock lock(mutex_);
+      wait_for_others(lock);
+      running_ = true;
+      summary_ = &summary;
+      std::swap(summary.losses, between_.losses);
+      std::swap(summary.batches_lost, between_.batches_lost);
+      begin_wait();
+    }
     const int64_t before = step();
     goal_ = batches > INT64_MAX - goal_ ? INT64_MAX : goal_ + batches;
-    RunSummary summary;
     faults_ = {};
-    begin_wait();
-    running_ = true;
     const Status trained = train(on_step, summary);
-    running_ = false;
     const std::lock_guard lock(mutex_);
+    running_ = false;
+    changed_.notify_all();
     goal_ = position();
     if (may_be_lost()) {  // stopped while it waited: the next run goes on from what is kept
       goal_ = kept_->batches;
@@ -175,9 +194,12 @@ class Pipeline::Impl {
       train_once(on_step, summary);
       {
         const std::lock_guard lock(mutex_);
-        if (!error_) return faults_;
+        if (!error_) {
+          // It has gone back where an evaluation in on_step did, perhaps of the last report.
+          if (position() < goal_ && !summary.end_of_data && !summary.stopped && faults_.ok()) continue;
+          return faults_;
+        }
         if (!may_be_lost()) return *error_;
-        summary.end_of_data = false;
         if (summary.stopped || !faults_.ok()) return faults_;  // the next run goes back
       }
       summary.stopped = !go_back(summary);
@@ -199,12 +221,12 @@ class Pipeline::Impl {
         const std::lock_guard lock(mutex_);
         if (!may_start()) hold_.reset();
       }
-      wait_until([&] { return may_start() || error_ || stop_; });
+      wait_until([&] { return may_start() || error_ || ends(); });
       report(on_step);
       {
         const std::lock_guard lock(mutex_);
-        summary.stopped = stop_;
-        if (error_ || stop_) break;
+        summary.stopped = ends();
+        if (error_ || ends()) break;
       }
       if (keeps_next()) {
         keep_snapshot(on_step);
@@ -213,7 +235,7 @@ class Pipeline::Impl {
       const auto batch = next_batch(on_step);
       if (!batch) {
         const std::lock_guard lock(mutex_);
-        summary.stopped = stop_;
+        summary.stopped = ends();
         break;
       }
       const auto& element = *batch;
@@ -358,12 +380,12 @@ class Pipeline::Impl {
     for (;;) {
       auto batch = source_->next([&] {
         const std::lock_guard lock(mutex_);
-        return error_ || stop_ || !reports_.empty();
+        return error_ || ends() || !reports_.empty();
       });
       if (batch) return batch;
       report(on_step);
       const std::lock_guard lock(mutex_);
-      if (error_ || stop_) return {};
+      if (error_ || ends()) return {};
     }
   }
 
@@ -376,9 +398,19 @@ class Pipeline::Impl {
     int64_t batches = 0;
   };
 
+  /// Whether the caller is within run() or catch_up(), or another thread within run(); under mutex_.
+  bool trains() const { return running_ || catching_up_ == std::this_thread::get_id(); }
+  bool others_catch_up() const { return catching_up_ != std::thread::id() && !trains(); }
+  void wait_for_others(std::unique_lock<std::mutex>& lock) {
+    changed_.wait(lock, [&] { return !others_catch_up(); });
+  }
+  /// Whether training is to end; under mutex_.
+  bool ends() const { return stop_ && heeds_stop_; }
   /// The error of a call `what` amid a run, that is in on_step.
-  Status between_runs(const char* what) const {
-    if (!running_) return {};
+  Status between_runs(const char* what) {
+    std::unique_lock lock(mutex_);
+    wait_for_others(lock);
+    if (!trains()) return {};
     return make_error(Code::kFailedPrecondition, "{}: the pipeline is in a run, which must end first", what);
   }
   /// Carries `assign` out, which gives variables their first values.
@@ -426,9 +458,8 @@ class Pipeline::Impl {
     return watch_ && kept_ && !gave_up_ && watch_->explains(error, watch_->all());
   }
   bool may_be_lost() const { return error_ && may_be_lost(*error_); }
-  /// A loss that is found from now on is another one than the last.
+  /// Under mutex_: a loss that is found from now on is another one than the last.
   void begin_wait() {
-    const std::lock_guard lock(mutex_);
     last_update_ = Clock::now();
     failed_at_ = -1;
   }
@@ -437,8 +468,8 @@ class Pipeline::Impl {
   void keep_snapshot(const std::function<void(const StepReport&)>& on_step) {
     next_kept_ = Clock::time_point::max();
     if (!watch_ || !kept_) return;
-    drain(on_step);
     keeps_next_ = false;
+    drain(on_step);
     auto taken = engine_.snapshot(options_.container).get();
     look_after_tasks();  // what a task had that has started again meanwhile is not in it
     const std::lock_guard lock(mutex_);
@@ -453,6 +484,7 @@ class Pipeline::Impl {
   /// lasts too long or fails otherwise is then error_, and not of a lost task.
   bool go_back(RunSummary& summary) {
     std::unique_lock lock(mutex_);
+    summary.end_of_data = false;
     going_back_ = true;
     const Error why = *error_;
     const int64_t lost_at = first_step_ + updates();
@@ -468,13 +500,12 @@ class Pipeline::Impl {
     lock.unlock();
     tell(told);
     lock.lock();
-    const auto ends = [&] { return stop_; };
-    for (bool again = false; !stop_; again = true) {
-      if (again || !watch_->lost(watch_->all())) changed_.wait_for(lock, kPause, ends);
-      const auto woken = [&] { return stop_ || watch_->up(watch_->all()); };
+    for (bool again = false; !ends(); again = true) {
+      if (again || !watch_->lost(watch_->all())) changed_.wait_for(lock, kPause, [&] { return ends(); });
+      const auto woken = [&] { return ends() || watch_->up(watch_->all()); };
       if (deadline == Clock::time_point::max()) changed_.wait(lock, woken);
       else changed_.wait_until(lock, deadline, woken);
-      if (stop_) break;
+      if (ends()) break;
       if (Clock::now() >= deadline) {
         gave_up_ = true;
         going_back_ = false;
@@ -515,6 +546,23 @@ class Pipeline::Impl {
     }
     going_back_ = false;
     return false;
+  }
+  /// Between two runs, and no other thread trains: makes the updates that were lost again.
+  Status catch_up(std::unique_lock<std::mutex>& lock, bool heed_stop, RunSummary& summary) {
+    catching_up_ = std::this_thread::get_id();
+    heeds_stop_ = heed_stop;
+    faults_ = {};
+    const bool stopped = stop_;
+    lock.unlock();
+    const Status status = train({}, summary);
+    lock.lock();
+    between_.losses += summary.losses;
+    between_.batches_lost += summary.batches_lost;
+    if (!faults_.ok()) stop_ = stopped;  // on_task's
+    heeds_stop_ = true;
+    catching_up_ = {};
+    changed_.notify_all();
+    return status;
   }
   void tell(const TaskReport& report) {
     if (!options_.recovery.on_task || !faults_.ok()) return;
@@ -558,9 +606,10 @@ class Pipeline::Impl {
     auto reports = std::exchange(reports_, {});
     lock.unlock();
     if (!on_step || !faults_.ok()) return;
-    faults_ = guarded_call([&] {
+    const Status done = guarded_call([&] {
       for (const StepReport& r : reports) on_step(r);
     });
+    if (faults_.ok()) faults_ = done;  // else on_task's, which an evaluation in on_step told
     if (!faults_.ok()) stop();
   }
 
@@ -668,7 +717,6 @@ class Pipeline::Impl {
   /// After a loss, so that those that come faster than snapshots do not keep a run from its end: the next update is
   /// made alone, and kept. Of who runs.
   bool keeps_next_ = false;
-  bool running_ = false;  // within run()
   Clock::time_point next_kept_ = {};
   int64_t first_step_ = 0;
   Status faults_;  // of the run's on_step
@@ -683,6 +731,11 @@ class Pipeline::Impl {
   int64_t batches_done_ = 0, micro_batches_done_ = 0;
   std::optional<Kept> kept_;
   bool going_back_ = false, gave_up_ = false;
+  bool running_ = false;              // a thread is in run()
+  RunSummary* summary_ = nullptr;     // of that
+  RunSummary between_;                // losses that the next run is to tell of
+  std::thread::id catching_up_ = {};  // the thread that is in catch_up()
+  bool heeds_stop_ = true;            // what trains does
   Clock::time_point last_update_ = {}, lost_since_ = {};
   int64_t failed_at_ = -1;  // the last step that failed though all tasks were there
   int in_flight_ = 0;       // steps whose callback has not ended
@@ -699,19 +752,33 @@ class Pipeline::Impl {
 Result<Metrics> Pipeline::Impl::evaluate(const Dataset& batches) {
   TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::evaluate"));
   const auto give_up = later(Clock::now(), options_.recovery.wait);
-  begin_wait();
+  {
+    const std::lock_guard lock(mutex_);
+    begin_wait();
+  }
   for (;;) {
     TROUPE_ASSIGN(const std::shared_ptr<BatchSource> source, BatchSource::make(batches));
     look_after_tasks();
     std::unique_lock lock(mutex_);
-    if (!running_ && may_be_lost()) {
-      // What a lost task had is made again first.
-      lock.unlock();
-      RunSummary again;
-      TROUPE_RETURN_IF_ERROR(train({}, again));
-      lock.lock();
-      if (again.stopped) {
-        stop_ = false;
+    wait_for_others(lock);
+    // In on_task, of going back, it is not.
+    const auto in_on_task = [&] { return going_back_ || (trains() && !running_); };
+    if (may_be_lost() && !in_on_task()) {
+      // What a lost task had is made again first; in a run that goes on from what is kept.
+      bool stopped = false;
+      if (running_) {
+        changed_.wait(lock, [&] { return in_flight_ == 0; });
+        lock.unlock();
+        stopped = !go_back(*summary_);
+        lock.lock();
+        if (gave_up_) return *error_;
+      } else {
+        RunSummary again;
+        TROUPE_RETURN_IF_ERROR(catch_up(lock, true, again));
+        stopped = again.stopped;
+      }
+      if (stopped) {
+        if (!running_) stop_ = false;  // else the run ends by it too
         return make_error(Code::kCancelled, "the evaluation was stopped while a task was lost");
       }
     }
@@ -725,8 +792,14 @@ Result<Metrics> Pipeline::Impl::evaluate(const Dataset& batches) {
     tests_.reset();
     if (metrics.ok()) return metrics;
     const bool stopped = running_ ? stop_ : std::exchange(stop_, false);  // in on_step the run ends by it too
-    if (stopped || running_ || !may_be_lost(metrics.error()) || Clock::now() >= give_up) return metrics;
-    if (!error_) error_ = metrics.error();
+    if (stopped || in_on_task() || !may_be_lost(metrics.error()) || Clock::now() >= give_up) return metrics;
+    // A run goes on where nothing but the test has failed.
+    if (!error_ && (!running_ || watch_->lost(watch_->all()))) error_ = metrics.error();
+    if (!error_) changed_.wait_for(lock, kPause, [&] { return stop_; });
+    if (!error_) continue;
+    CancelToken steps = all_steps_;
+    lock.unlock();
+    steps.cancel();
   }
 }
 

@@ -152,13 +152,15 @@ class Pipeline {
   /// The variables, slots and the global step after a whole batch, for restore() and checkpoint.h: also while a run is
   /// in progress, from any thread but the engine's, on_step included. The batches under way end first and the next
   /// waits, so the pipeline is empty once. step_of() tells which step it is of: in on_step mostly a later one than the
-  /// report's. While a task is lost it is the one that training will go on from, and after a run that has ended
-  /// since the task did not come back, the last one that was kept. Errors: another one that has ended the steps, since
-  /// some stages may have made an update that others have not; those of Engine::snapshot.
+  /// report's. While a task is lost amid a run it is the one that training will go on from; between two runs the
+  /// updates that are lost are made again first. After a run that has ended since the task did not come back, it is the
+  /// last one that was kept. Errors: another one that has ended the steps, since some stages may have made an update
+  /// that others have not; what on_task throws meanwhile; those of Engine::snapshot.
   Result<Snapshot> snapshot();
 
   /// Tests on every batch of `batches` with training off, each as one micro-batch through the stages of the first
   /// replica, several at once. Batches without rows count for nothing. Its errors are its own: training may go on.
+  /// Where a task is lost, also in on_step, training first goes back as it does by itself, and the test is made again.
   Result<Metrics> evaluate(const Dataset& batches);
 
   const std::vector<PipelineStage>& stages() const;

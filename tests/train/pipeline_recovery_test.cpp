@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipelines that lose tasks, over sockets.
 #include <atomic>
+#include <future>
+#include <set>
 #include <thread>
 
 #include "tests/actors/socket_cluster.h"
@@ -288,6 +290,92 @@ TEST_CASE("a pipeline gets over each loss, however long ago the last one was") {
       REQUIRE(tested.ok());
     } while (std::chrono::steady_clock::now() < until);
   }
+}
+
+TEST_CASE("a snapshot after a pipeline's run has all its updates, though a task was lost since") {
+  constexpr int64_t kBatches = 9;
+  PipelineOptions options = options_of(PipelineSchedule::kOneFOneB, 2, adam(constant_rate(.02f)));
+  const auto engine = Engine::create({.cpu_threads = {1, 1}, .op_library = testing::op_library()});
+  REQUIRE(engine.ok());
+  const auto whole = pipeline_of(**engine, stages_of(2, true, true), points(kBatches), options);
+  REQUIRE(whole->run(6).ok());
+  const auto expected = whole->snapshot();
+  REQUIRE(expected.ok());
+  REQUIRE(whole->run(kBatches - 6).ok());
+
+  SocketCluster cluster(2);
+  const auto client = cluster.client();
+  options.devices = worker_devices(2, 1);
+  const auto pipeline = pipeline_of(*client, stages_of(2, true, true), points(kBatches), options);
+  REQUIRE(pipeline->run(6).ok());
+  pipeline->stop();  // is for the next run
+  cluster.workers[1].reset();
+  cluster.start(1);
+  std::vector<std::future<Result<Snapshot>>> asked;
+  for (int i = 0; i < 3; ++i) asked.push_back(std::async(std::launch::async, [&] { return pipeline->snapshot(); }));
+  for (auto& one : asked) {
+    const auto taken = one.get();
+    INFO((taken.ok() ? std::string() : taken.error().str()));
+    REQUIRE(taken.ok());
+    CHECK(step_of(*taken).value() == 6);
+    for (const auto& [name, value] : expected->variables) CHECK(taken->variables.at(name).identical(value));
+  }
+  CHECK(pipeline->step() == 6);
+  const auto stopped = pipeline->run(1);
+  REQUIRE(stopped.ok());
+  CHECK(stopped->stopped);
+  CHECK(stopped->losses == 1);
+  const auto rest = pipeline->run(kBatches - 6);
+  REQUIRE(rest.ok());
+  CHECK(rest->updates == kBatches - 6);
+  CHECK(rest->losses == 0);
+  check_values(values_of(*client, pipeline->variables()), values_of(**engine, whole->variables()));
+}
+
+TEST_CASE("a test in a pipeline's run is made again where a task is lost, and the run goes on to the same bits") {
+  constexpr int64_t kBatches = 8;
+  PipelineOptions options = options_of(PipelineSchedule::kZeroBubble, 2, adam(constant_rate(.02f)));
+  const auto engine = Engine::create({.cpu_threads = {1, 1}, .op_library = testing::op_library()});
+  REQUIRE(engine.ok());
+  const auto whole = pipeline_of(**engine, stages_of(2, true, true), points(kBatches), options);
+  REQUIRE(whole->run(kBatches).ok());
+
+  SocketCluster cluster(2);
+  const auto client = cluster.client();
+  options.devices = worker_devices(2, 1);
+  int told = 0;
+  options.recovery.on_task = [&](const TaskReport&) { ++told; };
+  const auto pipeline = pipeline_of(*client, stages_of(2, true, true), points(kBatches), options);
+  std::set<int64_t> due = {3, kBatches};  // amid the run, and when no batch is under way any more
+  const auto summary = pipeline->run(kBatches, [&](const StepReport& report) {
+    if (due.erase(report.step) == 0) return;
+    cluster.workers[1].reset();
+    cluster.start(1);
+    const auto tested = pipeline->evaluate(points(2));
+    INFO((tested.ok() ? std::string() : tested.error().str()));
+    CHECK(tested.ok());
+  });
+  INFO((summary.ok() ? std::string() : summary.error().str()));
+  REQUIRE(summary.ok());
+  CHECK(summary->updates == kBatches);
+  CHECK(summary->losses == 2);
+  CHECK(told == 4);
+  CHECK(pipeline->step() == kBatches);
+  check_values(values_of(*client, pipeline->variables()), values_of(**engine, whole->variables()));
+  // Of data that have ended, too, and where on_task throws.
+  options.recovery.on_task = [&](const TaskReport& report) {
+    if (report.step == 3) throw std::runtime_error("not now");
+  };
+  options.name = "another";
+  const auto another = pipeline_of(*client, stages_of(2, false), points(4), options);
+  const auto faulty = another->run(100, [&](const StepReport& report) {
+    if (report.step != 3 && report.step != 4) return;
+    cluster.workers[1].reset();
+    cluster.start(1);
+    (void)another->evaluate(points(2)).ok();
+  });
+  REQUIRE_FALSE(faulty.ok());
+  CHECK_THAT(faulty.error().str(), Catch::Contains("not now"));
 }
 
 }  // namespace troupe::nn
