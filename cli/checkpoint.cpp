@@ -35,18 +35,36 @@ std::string grouped(uint64_t number) {
   return digits;
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t bytes = utf8_character(text);
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+/// A name as JSON has it, which escapes by itself what it must; bytes that are not UTF-8 have no place in it.
+std::string json_text(std::string_view text) { return is_utf8(text) ? std::string(text) : printable(text); }
+
+/// Whether checkpoints of a kind hold a tensor of that name.
+bool can_name(CheckpointKind kind, std::string_view name) {
+  if (kind == CheckpointKind::kSafetensors) return name != "__metadata__" && is_utf8(name);
+  return kind != CheckpointKind::kBundle || !name.empty();
+}
+
 void print_json(const CheckpointReader& checkpoint) {
   using nlohmann::json;
   json tensors = json::array();
   for (const auto& e : checkpoint.entries()) {
     const auto dims = e.shape.dims();
-    tensors.push_back({{"name", printable(e.name)},
+    tensors.push_back({{"name", json_text(e.name)},
                        {"dtype", name_of_type(e.type)},
                        {"shape", std::vector<int64_t>(dims.begin(), dims.end())},
                        {"bytes", e.bytes ? json(*e.bytes) : json()},
                        {"parts", e.parts}});
   }
-  const json all = {{"path", printable(checkpoint.path())},
+  const json all = {{"path", json_text(checkpoint.path())},
                     {"format", format_of(checkpoint.kind())},
                     {"files", checkpoint.shards()},
                     {"tensors", std::move(tensors)}};
@@ -105,13 +123,14 @@ Status convert(const CheckpointArguments& o) {
   auto [kind, to] = checkpoint_target(o.to);
   for (const auto& [name, k] : kFormats)
     if (o.format == name && k != kind) kind = k, to = k == CheckpointKind::kBundle ? to : o.to;
+  TROUPE_RETURN_IF_ERROR(check_target({kind, to}, o.to));
   TROUPE_ASSIGN(const CheckpointReader checkpoint, open_checkpoint(o.from));
   uint64_t bytes = 0;
   std::vector<CheckpointReader::Entry> entries;
   std::vector<std::string> others, left_out;
   for (const auto& e : checkpoint.entries()) {
     const auto dtype = dtype_of_number(e.type);
-    if (dtype.ok() && can_hold(kind, *dtype)) {
+    if (dtype.ok() && can_hold(kind, *dtype) && can_name(kind, e.name)) {
       entries.push_back(e);
       bytes += e.bytes.value_or(0);
     } else {

@@ -313,14 +313,7 @@ Status restore_variables(Engine& engine, const GraphVariables& variables, const 
   return {};
 }
 
-Status check_target(const GraphVariables& variables, const std::string& path) {
-  const CheckpointTarget target = checkpoint_target(path);
-  std::vector<std::string> others;
-  for (const auto& [container, named] : variables.containers)
-    for (const auto& [name, variable] : named)
-      if (!variable.asset && !can_hold(target.kind, variable.dtype))
-        others.push_back(fmt::format("{} {}", in_quotes(name), to_string(variable.dtype)));
-  if (!others.empty()) return invalid_argument("{} cannot hold {}", to_string(target.kind), join(others, ", "));
+Status check_target(const CheckpointTarget& target, const std::string& path) {
   const std::string last = std::filesystem::path(target.path).filename();
   if (last.empty() || last == "." || last == "..")
     return invalid_argument("checkpoint {} cannot be written: it must end in the name of a file", in_quotes(path));
@@ -331,9 +324,20 @@ Status check_target(const GraphVariables& variables, const std::string& path) {
   if (!std::filesystem::is_directory(folder, ignored) || ::access(folder.c_str(), W_OK) != 0)
     return invalid_argument("checkpoint {} cannot be written: {} is not a folder that may be written", in_quotes(path),
                             in_quotes(folder.string()));
-  if (std::filesystem::is_directory(target.path, ignored) && target.kind == CheckpointKind::kSafetensors)
+  if (std::filesystem::is_directory(target.path, ignored) && target.kind != CheckpointKind::kBundle)
     return invalid_argument("checkpoint {} cannot be written: it is a folder", in_quotes(path));
   return {};
+}
+
+Status check_target(const GraphVariables& variables, const std::string& path) {
+  const CheckpointTarget target = checkpoint_target(path);
+  std::vector<std::string> others;
+  for (const auto& [container, named] : variables.containers)
+    for (const auto& [name, variable] : named)
+      if (!variable.asset && !can_hold(target.kind, variable.dtype))
+        others.push_back(fmt::format("{} {}", in_quotes(name), to_string(variable.dtype)));
+  if (!others.empty()) return invalid_argument("{} cannot hold {}", to_string(target.kind), join(others, ", "));
+  return check_target(target, path);
 }
 
 Status save_variables(Engine& engine, const GraphVariables& variables, const std::string& path) {

@@ -27,6 +27,11 @@ struct CheckpointTarget {
 };
 CheckpointTarget checkpoint_target(const std::string& path);
 
+/// Whether a checkpoint can be written there, as far as can be known before. `path` is what the user said. Error:
+/// kInvalidArgument for what does not end in a name, a folder in the place of a file, and a folder that cannot be
+/// written.
+Status check_target(const CheckpointTarget& target, const std::string& path);
+
 /// The variables of a graph, but for temporary ones.
 struct GraphVariables {
   struct Variable {

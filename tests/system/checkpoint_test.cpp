@@ -82,6 +82,45 @@ TEST_CASE("troupe checkpoint list prints a line for each tensor") {
                          "3 tensors, 120,006 elements, 480,025 bytes\n");
 }
 
+TEST_CASE("troupe checkpoint list gives names in JSON as they are") {
+  const TemporaryDirectory dir;
+  const std::vector<std::string> names = {"\x01", "a\nb", "a\\nb", "\xc3\xa4"};
+  TensorMap tensors;
+  for (const std::string& name : names) tensors[name] = Tensor::scalar(1.f);
+  tensors["\xff"] = Tensor::scalar(1.f);
+  REQUIRE(write_bundle({}, dir.file("m"), to_save(tensors)).ok());
+  const Ended ended = checkpoint_command({"list", dir.file("m"), "--json"});
+  REQUIRE(ended.status == 0);
+  const auto listed = nlohmann::json::parse(ended.out)["tensors"];
+  REQUIRE(listed.size() == 5);
+  for (size_t i = 0; i < names.size(); ++i) CHECK(listed[i]["name"] == names[i]);
+  CHECK(listed[4]["name"] == "\\xff");
+}
+
+TEST_CASE("troupe checkpoint convert --skip leaves out names that the format cannot hold") {
+  const TemporaryDirectory dir;
+  TensorMap tensors;
+  for (const char* name : {"__metadata__", "a", "\xff"}) tensors[name] = Tensor::scalar(1.f);
+  REQUIRE(write_bundle({}, dir.file("m"), to_save(tensors)).ok());
+  check_refused(checkpoint_command({"convert", dir.file("m"), dir.file("s.safetensors")}),
+                "cannot hold '__metadata__' float32[], '\\xff' float32[]");
+  const Ended skipped = checkpoint_command({"convert", dir.file("m"), dir.file("s.safetensors"), "--skip"});
+  CHECK(skipped.status == 0);
+  CHECK(skipped.out == dir.file("s.safetensors") +
+                           ": a safetensors file, 1 tensor\nleft out: '__metadata__' float32[]\n"
+                           "left out: '\\xff' float32[]\n");
+}
+
+TEST_CASE("troupe checkpoint convert wants the name of a file") {
+  const TemporaryDirectory dir;
+  REQUIRE(write_bundle({}, dir.file("m"), to_save({{"a", Tensor::scalar(1.f)}})).ok());
+  std::filesystem::create_directory(dir.file("out"));
+  for (const std::string& to : {std::string(), dir.file("out/"), dir.file("out/."), dir.file("out/..")})
+    check_refused(checkpoint_command({"convert", dir.file("m"), to}), "it must end in the name of a file");
+  check_refused(checkpoint_command({"convert", dir.file("m"), dir.file("out"), "--to", "v1"}), "it is a folder");
+  CHECK(std::filesystem::is_empty(dir.file("out")));
+}
+
 TEST_CASE("troupe checkpoint says in one line what is wrong, and leaves what was there") {
   const TemporaryDirectory dir;
   REQUIRE(write_bundle({}, dir.file("m"), to_save({{"s", Tensor::of<std::string>({"x"})}})).ok());
