@@ -158,7 +158,8 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     } else {
       for (uint32_t i = 0; i < node.num_outputs; ++i)
         in.values[node.first_output + i] = std::move((*answer.outputs)[i]);
-      if (spare_lists_.size() < kSpareLists && answer.outputs->capacity() <= kLongestSpare) {
+      const size_t room = answer.outputs->capacity();
+      if (spare_lists_.size() < kSpareLists && room > 0 && room <= kLongestSpare) {
         answer.outputs->clear();
         spare_lists_.push_back(std::move(*answer.outputs));
       }

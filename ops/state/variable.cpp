@@ -89,33 +89,28 @@ template <class T, bool kSubtract> class AccumulateKernel final : public Variabl
   Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
     const ResourceHandle* handle = &request.handle();
     const Tensor& delta = request.inputs[1];
-    return no_output(
-        container.update({&handle, 1}, request.allocator,
-                         [&](std::span<Tensor* const> variables) -> Status {
-                           Tensor& v = *variables[0];
-                           if (delta.dtype() != v.dtype() || !(delta.shape() == v.shape()))
-                             return invalid_argument("variable '{}' is {}{}, what is {} {}{}", handle->name,
-                                                     to_string(v.dtype()), v.shape().str(),
-                                                     kSubtract ? "subtracted" : "added", to_string(delta.dtype()),
-                                                     delta.shape().str());
-                           T* a = v.mutable_data<T>();
-                           const T* b = delta.data<T>();
-                           const int64_t n = v.elements();
-                           if constexpr (std::is_same_v<T, float>) {
-                             kSubtract ? subtract_floats(a, b, n) : add_floats(a, b, n);
-                           } else if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
-                             for (int64_t i = 0; i < n; ++i)
-                               a[i] = T(kSubtract ? float(a[i]) - float(b[i]) : float(a[i]) + float(b[i]));
-                           } else if constexpr (std::is_integral_v<T>) {  // wraps around
-                             using U = std::make_unsigned_t<T>;
-                             for (int64_t i = 0; i < n; ++i)
-                               a[i] = T(kSubtract ? U(U(a[i]) - U(b[i])) : U(U(a[i]) + U(b[i])));
-                           } else {
-                             for (int64_t i = 0; i < n; ++i) a[i] = kSubtract ? a[i] - b[i] : a[i] + b[i];
-                           }
-                           return {};
-                         }),
-        std::move(request.inputs));
+    const auto accumulate = [&](std::span<Tensor* const> variables) -> Status {
+      Tensor& v = *variables[0];
+      if (delta.dtype() != v.dtype() || !(delta.shape() == v.shape()))
+        return invalid_argument("variable '{}' is {}{}, what is {} {}{}", handle->name, to_string(v.dtype()),
+                                v.shape().str(), kSubtract ? "subtracted" : "added", to_string(delta.dtype()),
+                                delta.shape().str());
+      T* a = v.mutable_data<T>();
+      const T* b = delta.data<T>();
+      const int64_t n = v.elements();
+      if constexpr (std::is_same_v<T, float>) {
+        kSubtract ? subtract_floats(a, b, n) : add_floats(a, b, n);
+      } else if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
+        for (int64_t i = 0; i < n; ++i) a[i] = T(kSubtract ? float(a[i]) - float(b[i]) : float(a[i]) + float(b[i]));
+      } else if constexpr (std::is_integral_v<T>) {  // wraps around
+        using U = std::make_unsigned_t<T>;
+        for (int64_t i = 0; i < n; ++i) a[i] = T(kSubtract ? U(U(a[i]) - U(b[i])) : U(U(a[i]) + U(b[i])));
+      } else {
+        for (int64_t i = 0; i < n; ++i) a[i] = kSubtract ? a[i] - b[i] : a[i] + b[i];
+      }
+      return {};
+    };
+    return no_output(container.update({&handle, 1}, request.allocator, accumulate), std::move(request.inputs));
   }
 };
 
