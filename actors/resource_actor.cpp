@@ -169,7 +169,7 @@ void ResourceActor::use(ResourceUse&& request) {
 
 Directory::Variables ResourceActor::elsewhere(const ResourceUse& request) {
   Directory::Variables out;
-  if (!cuts_ || !directory_->bring_to_host) return out;
+  if (!cuts_ || !directory_->bring_to_host || !request.kernel->uses_elements()) return out;
   for (const Tensor& input : request.inputs) {
     if (input.dtype() != DType::kResource || input.elements() != 1) continue;
     const ResourceRef& handle = *input.data<ResourceRef>();

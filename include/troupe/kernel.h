@@ -150,6 +150,9 @@ struct ResourceRequest {
 class ResourceKernel : public Kernel {
  public:
   virtual void execute(Resource& resource, ResourceRequest request) = 0;
+  /// Whether it reads or changes the elements of the variables that it is given. If not, they are not brought to where
+  /// it is from the memory of another device.
+  virtual bool uses_elements() const { return true; }
 };
 
 /// Nodes whose work the executor does itself; kControlFlow: what their op says (OpDef::control_flow).

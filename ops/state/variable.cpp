@@ -51,8 +51,10 @@ class VariableKernel : public ResourceKernel {
   void execute(Resource& resource, ResourceRequest request) final {
     Container* container = core_as<Container>(resource, request, "variable");
     if (!container) return;
-    if (Status there = bring_to_gpu(*container, request.handle(), request.gpu); !there.ok())
-      return request.reply(std::move(there.error()));
+    if (uses_elements()) {
+      if (Status there = bring_to_gpu(*container, request.handle(), request.gpu); !there.ok())
+        return request.reply(std::move(there.error()));
+    }
     request.reply(run(*container, request));
   }
 
@@ -69,6 +71,7 @@ class ReadKernel final : public VariableKernel {
 class AssignKernel final : public VariableKernel {
  public:
   explicit AssignKernel(const KernelInit& init) : validate_shape_(init.attr<bool>("validate_shape")) {}
+  bool uses_elements() const override { return false; }
 
  private:
   Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
@@ -115,6 +118,7 @@ template <class T, bool kSubtract> class AccumulateKernel final : public Variabl
 };
 
 class IsInitializedKernel final : public VariableKernel {
+  bool uses_elements() const override { return false; }
   Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
     TROUPE_ASSIGN(const bool initialized, container.initialized(request.handle()));
     return one_output(Tensor::scalar(initialized));
@@ -122,16 +126,20 @@ class IsInitializedKernel final : public VariableKernel {
 };
 
 class NoCopyOnRead final : public VariableKernel {
+  bool uses_elements() const override { return false; }
   Result<std::vector<Tensor>> run(Container&, ResourceRequest&) override { return std::vector<Tensor>{}; }
 };
 
 class VariableShapeKernel final : public VariableKernel {
  public:
   explicit VariableShapeKernel(const KernelInit& init) : out_type_(init.attr<DType>("out_type")) {}
+  bool uses_elements() const override { return false; }
 
  private:
   Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
-    TROUPE_ASSIGN(const Tensor value, container.read(request.handle(), request.allocator->space()));
+    // Wherever the value is: without one, or where the handle does not fit, reading says so.
+    Tensor value = container.held(request.handle());
+    TROUPE_ASSIGN(value, container.read(request.handle(), value.defined() ? value.space() : Space::kHost));
     const auto dims = value.shape().dims();
     if (out_type_ == DType::kInt64) return one_output(Tensor::of<int64_t>(dims));
     const std::vector<int32_t> narrow(dims.begin(), dims.end());
@@ -168,6 +176,7 @@ template <class T> class CountUpToKernel final : public VariableKernel {
 class DestroyKernel final : public VariableKernel {
  public:
   explicit DestroyKernel(const KernelInit& init) : ignore_missing_(init.attr<bool>("ignore_lookup_error")) {}
+  bool uses_elements() const override { return false; }
 
  private:
   Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {

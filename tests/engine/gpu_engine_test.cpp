@@ -427,6 +427,38 @@ TEST_CASE("gpu: a snapshot that a lost card's variable keeps from being made nam
   CHECK_THAT(snapshot.error().str(), Catch::Contains("variable 'of/gpu:1'") && Catch::Contains("device:gpu:1"));
 }
 
+TEST_CASE("gpu: a variable of a lost card can be asked for, set anew and restored elsewhere") {
+  FakeGpus gpus({.cards = 2});
+  if (!gpus.runtime) return;
+  GpuStage s(gpus, gpus.options(2, 1));
+  const char* const there = GENERATE("/cpu:0", "/gpu:0");
+  INFO(there);
+  CountedEverywhere v(s, {"/gpu:1", there});
+  CountedEverywhere again(s, {there});
+  const Scope on = s.scope.device(there);
+  const Output handle = again.reads[0].node->inputs()[0], shape = on.op("VariableShape", {handle}),
+               has_value = on.op("VarIsInitializedOp", {handle});
+  REQUIRE(s.session->run({}, {}, {v.init}).ok());
+  REQUIRE(s.session->run({}, {}, {v.adds[0]}).ok());
+  gpus.runtime->lose(1, 0);
+  CHECK(s.run(has_value).data<bool>()[0]);
+  CHECK(s.run(shape).data<int32_t>()[0] == 3);
+  const auto read = s.session->run({v.reads[1]});
+  REQUIRE_FALSE(read.ok());
+  CHECK(read.error().code == Code::kUnavailable);
+  if (GENERATE(true, false)) {
+    const RunResult set = s.session->run({}, {}, {again.init});
+    INFO((set.ok() ? "" : set.error().str()));
+    REQUIRE(set.ok());
+  } else {
+    REQUIRE(s.engine->restore({{{"v", Tensor::of<float>({0, 10, 20})}}}).ok());
+  }
+  v.check(1, 0);
+  REQUIRE(s.session->run({}, {}, {v.adds[1]}).ok());
+  v.check(1, 1);
+  CHECK(s.engine->snapshot().get().ok());
+}
+
 TEST_CASE("gpu: what one card sends another, which is lost, ends its step and no other") {
   for (int round = 0; round < many(12); ++round) {
     FakeGpus gpus({.seed = static_cast<uint64_t>(round), .cards = 2});
