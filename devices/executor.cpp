@@ -17,9 +17,6 @@ namespace {
 bool waits_for_input(const StepState& s) { return s.input_unanswered > 0; }
 bool waits_for_other(const StepState& s) { return !s.blocking.empty() || s.unanswered > s.input_unanswered; }
 
-/// Nodes between two looks at the clock.
-constexpr int kClockEvery = 64;
-
 /// Lists of tensors kept for requests at most, and the longest that is kept.
 constexpr size_t kSpareLists = 256, kLongestSpare = 16;
 
@@ -36,20 +33,6 @@ Status check_finite(const Tensor& t, uint32_t output) {
                                                       : true;
   if (!finite) return invalid_argument("output {} is the first with a NaN or infinity: {}", output, t.str());
   return {};
-}
-
-/// Takes a new measurement in: faster at once, slower (the thread may have been interrupted) by and by.
-void learn_cost(std::atomic<uint32_t>& cost, int64_t measured_ns) {
-  const int64_t old = cost.load(std::memory_order_relaxed);
-  const int64_t now = old == 0 || measured_ns < old ? measured_ns : (3 * old + measured_ns) / 4;
-  cost.store(static_cast<uint32_t>(std::clamp<int64_t>(now, 1, UINT32_MAX)), std::memory_order_relaxed);
-}
-
-double output_bytes(const PlanNode& node, const Iteration& in) {
-  double bytes = 0;
-  for (uint32_t i = 0; i < node.num_outputs; ++i)
-    if (const Tensor& t = in.values[node.first_output + i]; t.defined()) bytes += static_cast<double>(t.bytes());
-  return bytes;
 }
 
 /// Large graphs do not fit the cache. A plan is laid out in the order of firing, so only what nodes read lies anywhere:
@@ -238,7 +221,10 @@ bool Executor::run(int64_t quantum_ns, Turn turn) {
 bool Executor::may_fire(const StepState& s, Turn turn) const {
   if (turn == Turn::kOwn) return true;
   const uint32_t node = (s.ready.empty() ? first_heavy(s) : s.ready.ahead(0)).node;
-  if (s.plan->nodes[node].kind != NodeKind::kCompute) return true;
+  return s.plan->nodes[node].kind != NodeKind::kCompute || is_for_lent_thread(s, node);
+}
+
+bool Executor::is_for_lent_thread(const StepState& s, uint32_t node) const {
   // Other threads would help it, and have to be woken: no saving.
   const uint32_t cost = s.plan->cost_ns[node].load(std::memory_order_relaxed);
   return info_.threads == 1 && cost > 0 && cost <= PartitionPlan::kHeavyNs;
@@ -309,6 +295,10 @@ int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fi
       fetch_ahead(s);
       at = s.ready.pop();
     }
+    if (s.plan->control_flow && s.iterations[at.iteration]->in_order) {
+      now = run_in_order(s, at, now, until, fired, turn);
+      continue;
+    }
     ++fired;
     if (s.timed) {
       const int64_t before = outbox_.now_ns();
@@ -377,19 +367,7 @@ bool Executor::fire(StepState& s, Ready at) {
   if (!device_.traits.direct && (node.kind == NodeKind::kCompute || node.kind == NodeKind::kResource))
     return fire_apart(s, at, node);
   switch (node.kind) {
-    case NodeKind::kCompute: {
-      KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
-                            node.first_output, node.num_outputs, info_, s.call->id, s.call->random_step);
-      Status status = run_kernel(*node.compute, context);
-      if (node.compute->checked && status.ok()) [[unlikely]]
-        status = check_outputs(*s.plan->graph_nodes[at.node], *node.compute,
-                               std::span(in.values).subspan(node.first_output, node.num_outputs));
-      if (status.ok() && s.call->check_numerics) status = check_numerics(in, node);
-      if (status.ok()) [[likely]]
-        return true;
-      fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
-      return false;
-    }
+    case NodeKind::kCompute: return compute(s, in, node, at.node);
     case NodeKind::kConst: in.values[node.first_output] = *node.constant; return true;
     case NodeKind::kSend:
       send(s, at, node, node.num_inputs ? in.values[s.plan->input_slots[node.first_input]] : Tensor(), false);
@@ -400,6 +378,20 @@ bool Executor::fire(StepState& s, Ready at) {
     case NodeKind::kBlocking: fire_blocking(s, at, node); return false;
     default: return true;  // kNoOp; kRecv, whose value is there
   }
+}
+
+bool Executor::compute(StepState& s, Iteration& in, const PlanNode& node, uint32_t index) {
+  KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
+                        node.first_output, node.num_outputs, info_, s.call->id, s.call->random_step);
+  Status status = run_kernel(*node.compute, context);
+  if (node.compute->checked && status.ok()) [[unlikely]]
+    status = check_outputs(*s.plan->graph_nodes[index], *node.compute,
+                           std::span(in.values).subspan(node.first_output, node.num_outputs));
+  if (status.ok() && s.call->check_numerics) status = check_numerics(in, node);
+  if (status.ok()) [[likely]]
+    return true;
+  fail(s, s.plan->graph_nodes[index], std::move(status.error()));
+  return false;
 }
 
 bool Executor::fire_apart(StepState& s, Ready at, const PlanNode& node) {
@@ -542,11 +534,7 @@ void Executor::complete(StepState& s, Ready at) {
   if (plan.control_flow) return complete_control(s, at, false, -1, s.timed ? AtOnce::kNone : AtOnce::kControl);
   Iteration& in = *s.iterations[0];
   const PlanNode& node = plan.nodes[at.node];
-  const uint32_t* inputs = plan.input_slots.data() + node.first_input;
-  for (uint32_t i = 0; i < node.num_inputs; ++i)
-    if (--in.uses[inputs[i]] == 0) in.values[inputs[i]].reset();
-  for (uint32_t i = 0; i < node.num_outputs; ++i)
-    if (in.uses[node.first_output + i] == 0) in.values[node.first_output + i].reset();
+  in.let_go(node, plan.input_slots.data() + node.first_input);
   const uint32_t* end = plan.successors.data() + plan.nodes[at.node + 1].first_successor;
   for (const uint32_t* next = plan.successors.data() + node.first_successor; next != end; ++next)
     if (--in.pending[*next] == 0) push(s, {*next, 0});

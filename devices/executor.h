@@ -86,6 +86,8 @@ class Executor {
   static constexpr int64_t kMostFired = 1 << 20;
   /// Steps kept in active_ at most, beside those that can go on.
   static constexpr size_t kMostActive = 64;
+  /// Nodes between two looks at the clock.
+  static constexpr int kClockEvery = 64;
   /// What a run() takes for each active step beside firing nodes.
   static constexpr int64_t kLookNs = 400;
 
@@ -140,6 +142,10 @@ class Executor {
   void trace(const StepState& s, uint32_t node, TraceEvent::Kind kind, int64_t begin_ns, int64_t end_ns) const;
   /// Fires one node, true if its successors may go on at once.
   bool fire(StepState& s, Ready at);
+  /// Runs the kernel of a node here and looks at what it puts out; false: the step has failed.
+  bool compute(StepState& s, Iteration& in, const PlanNode& node, uint32_t index);
+  /// Whether a lent thread may run the kernel of a node.
+  bool is_for_lent_thread(const StepState& s, uint32_t node) const;
   /// Has the device run a node.
   bool fire_apart(StepState& s, Ready at, const PlanNode& node);
   /// What is to be in another memory. Not done where it comes by an answer.
@@ -159,6 +165,8 @@ class Executor {
   void receive(StepState& s, ReadyTensor tensor);
 
   // Control flow (executor_control_flow.cpp).
+  /// The output that lives, of a Switch with a boolean or a _SwitchN with an index.
+  static Result<int> taken_output(const Tensor& by, int outputs);
   /// Carries out a dead node, or one of the ops of control flow, to its end.
   void fire_control(StepState& s, Ready at);
   /// Which successors are carried out as soon as nothing is left for them to wait for, rather than after what is ready:
@@ -190,6 +198,23 @@ class Executor {
   void receive_in_loop(StepState& s, ReadyTensor tensor);
   /// False for what has come before, which it drops: another process may say things twice.
   bool put(StepState& s, uint32_t iteration, ReadyTensor tensor);
+  // Loops in their order (executor_in_order.cpp).
+  bool goes_in_order(const StepState& s, uint32_t frame) const;
+  /// A live value has come into one; with the last of them it is ready.
+  void enter_in_order(StepState& s, uint32_t enter, uint32_t loop, Tensor value);
+  /// A dead one comes: all that has come is told as in any other loop.
+  void leave_order(StepState& s, uint32_t loop);
+  /// Goes on with the loop of `at`, which is ready, until the time is over, what comes next is not for this turn, or
+  /// the loop ends. Returns the time.
+  int64_t run_in_order(StepState& s, Ready at, int64_t now_ns, int64_t until_ns, int64_t& fired, Turn turn);
+  /// Hands values on by the Switches. Whether another iteration comes; nothing: the step has failed.
+  std::optional<bool> decide_in_order(StepState& s, Iteration& in, const LoopOrder& order);
+  static void merge_in_order(Iteration& in, const LoopOrder& order, bool first);
+  static void hand_on_in_order(const PartitionPlan& plan, Iteration& in, const FramePlan& frame);
+  void exit_in_order(StepState& s, Iteration& in);
+  /// Runs one of its nodes; false: the step has failed.
+  bool compute_in_order(StepState& s, Iteration& in, uint32_t node, int64_t& now_ns);
+
   /// One thing less is under way in the iteration; ends it, and its loop, if that was the last.
   void settle(StepState& s, uint32_t iteration) {
     if (--s.iterations[iteration]->outstanding == 0) end_iterations(s, s.iterations[iteration]->loop);

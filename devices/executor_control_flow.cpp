@@ -21,16 +21,15 @@ namespace {
 
 constexpr int32_t kDeadMerge = INT32_MAX;
 
-/// The output that lives, of a Switch with a boolean or a _SwitchN with an index.
-Result<int> taken_output(const Tensor& by, int outputs) {
+}  // namespace
+
+Result<int> Executor::taken_output(const Tensor& by, int outputs) {
   if (by.elements() != 1) return invalid_argument("the predicate must be a scalar, got {}", by.str());
   if (by.dtype() == DType::kBool) return by.data<bool>()[0] ? 1 : 0;
   if (by.dtype() != DType::kInt32) return invalid_argument("the index of a branch must be an int32, got {}", by.str());
   const int32_t index = by.data<int32_t>()[0];
   return index >= 0 && index < outputs ? index : outputs - 1;
 }
-
-}  // namespace
 
 void Executor::fire_control(StepState& s, Ready at) {
   const PlanNode& node = s.plan->nodes[at.node];
@@ -181,12 +180,21 @@ void Executor::enter(StepState& s, Ready at, bool dead) {
     s.loops[loop]->frame = frame;
     s.loops[loop]->parent = at.iteration;
     s.loops[loop]->enters = s.plan->frames[frame].enters;
+    s.loops[loop]->in_order = goes_in_order(s, frame);
     in.children.push_back(loop);
     ++(at.iteration == 0 ? s.left : in.outstanding);
     add_iteration(s, loop);
   }
   Loop& l = *s.loops[loop];
   Tensor value = dead ? Tensor() : in.take(s.plan->input_slots[node.first_input]);
+  if (l.in_order) {
+    if (!dead) {
+      enter_in_order(s, at.node, loop, std::move(value));
+      return complete_control(s, at, false);
+    }
+    leave_order(s, loop);
+    if (s.stopped) return;
+  }
   const uint32_t first = l.iterations.front();
   ++s.iterations[first]->outstanding;  // so that it does not end on the way
   if (node.enter.every_iteration) {
@@ -255,6 +263,7 @@ void Executor::add_iteration(StepState& s, uint32_t loop) {
   in.loop = loop;
   in.number = l.begun++;
   in.outstanding = frame.num_recvs;
+  in.in_order = l.in_order;
   l.iterations.push_back(index);
   const std::vector<uint32_t> dead = std::exchange(l.dead_nexts, {});
   if (in.serial != l.serial) in.clear_invariants(frame);

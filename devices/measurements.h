@@ -17,6 +17,21 @@ inline void take_into(std::atomic<float>& mean, uint32_t nth, double value) {
              std::memory_order_relaxed);
 }
 
+/// Takes a new measurement in: faster at once, slower (the thread may have been interrupted) by and by.
+inline void learn_cost(std::atomic<uint32_t>& cost, int64_t measured_ns) {
+  const int64_t old = cost.load(std::memory_order_relaxed);
+  const int64_t now = old == 0 || measured_ns < old ? measured_ns : (3 * old + measured_ns) / 4;
+  cost.store(static_cast<uint32_t>(std::clamp<int64_t>(now, 1, UINT32_MAX)), std::memory_order_relaxed);
+}
+
+/// Of all outputs of a node that has run.
+inline double output_bytes(const PlanNode& node, const Iteration& in) {
+  double bytes = 0;
+  for (uint32_t i = 0; i < node.num_outputs; ++i)
+    if (const Tensor& t = in.values[node.first_output + i]; t.defined()) bytes += static_cast<double>(t.bytes());
+  return bytes;
+}
+
 /// One firing of a node that computes, here or at its resource.
 inline void measure(const PartitionPlan& plan, uint32_t node, int64_t ns, double output_bytes) {
   if (plan.nodes[node].kind != NodeKind::kCompute && plan.nodes[node].kind != NodeKind::kResource) return;

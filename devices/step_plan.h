@@ -72,6 +72,20 @@ struct PlanNode {
   };
 };
 
+/// How a loop is carried out that needs no counts: one iteration after the other, its nodes in an order that was found
+/// when the plan was made. plan/loop_order.h tells which loops have one.
+struct LoopOrder {
+  /// An iteration begins with what the loop was entered with, or with what the last one has handed on: slots.
+  struct Merge {
+    uint32_t merged, entered, handed_on;
+  };
+  std::vector<Merge> merges;    // empty: the loop has no such order
+  std::vector<uint32_t> nodes;  // that compute
+  uint32_t inner = 0;           // from this one of them on, those that run only if another iteration comes
+  std::vector<uint32_t> switches, nexts;
+  bool empty() const { return merges.empty(); }
+};
+
 /// A loop, or (the first of a plan) the step itself: what one iteration of it is made of.
 struct FramePlan {
   std::string name;
@@ -85,6 +99,7 @@ struct FramePlan {
   uint32_t num_values = 0;      // the others
   uint32_t num_invariants = 0;  // outputs of Enter nodes with is_constant
   std::vector<uint32_t> exits;  // Exit nodes that lead out of it
+  LoopOrder order;              // of a loop
   /// Slots that hold their value from the first iteration on: nobody waits for a constant, but who reads it waits for
   /// what it would wait for.
   std::vector<std::pair<uint32_t, const Tensor*>> constants;

@@ -78,6 +78,7 @@ struct Iteration {
   uint32_t number = 0;       // 0, 1, 2, ... in its loop
   uint32_t outstanding = 0;  // nodes ready or waiting for an answer or another device, and children
   uint64_t serial = 0;       // of the loop whose invariants it holds
+  bool in_order = false;     // as of its loop
 
   /// Makes the counts and the slots, with the constants in theirs.
   void make_room(const FramePlan& plan) {
@@ -89,8 +90,17 @@ struct Iteration {
     for (const auto& [slot, value] : plan.constants) values[slot] = *value;
   }
   void begin(const FramePlan& plan) { std::ranges::copy(plan.counts, counts_.begin()); }
+  /// The same for the counts of readers alone.
+  void begin_uses(const FramePlan& plan) { std::copy_n(plan.counts.data() + plan.num_nodes, plan.num_slots, uses); }
   /// What a node that will be done at once hands on of an input: the tensor itself where it is the last reader.
   Tensor take(uint32_t slot) { return uses[slot] == 1 ? std::move(values[slot]) : values[slot]; }
+  /// After a node has run: lets go of the inputs whose last reader it was, and of the outputs that nobody reads.
+  void let_go(const PlanNode& node, const uint32_t* inputs) {
+    for (uint32_t i = 0; i < node.num_inputs; ++i)
+      if (--uses[inputs[i]] == 0) values[inputs[i]].reset();
+    for (uint32_t i = node.first_output; i < node.first_output + node.num_outputs; ++i)
+      if (uses[i] == 0) values[i].reset();
+  }
   /// Lets go of what is left but what the next iteration of the loop will hold as well.
   void clear(const FramePlan& plan) { clear(0, plan.num_values); }
   void clear_invariants(const FramePlan& plan) { clear(plan.num_values, plan.num_values + plan.num_invariants); }
@@ -121,6 +131,11 @@ struct Loop {
   std::vector<Value> next;           // waits until one more iteration may live
   std::vector<uint32_t> dead_nexts;  // NextIteration nodes of the newest iteration that are dead
   std::vector<uint32_t> exited;      // Exit nodes that have lived
+  // Of one that is carried out in its order (FramePlan::order), with a single iteration, used again and again:
+  bool in_order = false;
+  bool goes_on = false;           // another iteration comes after this one
+  uint32_t at = 0;                // the next of LoopOrder::nodes
+  std::vector<uint32_t> entered;  // Enter nodes that have come
 };
 
 enum class Mark : uint8_t { kNotAsked, kAsked, kPassed };

@@ -14,6 +14,7 @@
 #include "plan/cut.h"
 #include "plan/evaluate.h"
 #include "plan/firing_order.h"
+#include "plan/loop_order.h"
 #include "plan/node_kernels.h"
 #include "plan/planner.h"
 #include "troupe/guarded.h"
@@ -460,6 +461,8 @@ Status Planner::close() {
     begin_costs(draft.plan);
     plan_->partitions.push_back(std::move(draft.plan));
   }
+  // What a caller feeds while a step runs may depend on what came out of a loop.
+  if (!context_.partial) order_loops(*plan_, *step_, frames_);
   return {};
 }
 

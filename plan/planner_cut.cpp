@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "plan/cut.h"
+#include "plan/loop_order.h"
 #include "plan/node_kernels.h"
 #include "plan/planner.h"
 #include "troupe/guarded.h"
@@ -549,6 +550,14 @@ int Planner::part_priority(const Node& node) const {
 }
 
 Status Planner::cut() {
+  // Each task waits for all that enters a loop before the loop begins, and sees its own part alone.
+  if (frames_.loops()) {
+    const std::vector<bool> wait = frames_that_wait(*step_, frames_);
+    if (const auto at = std::ranges::find(wait, false); at != wait.end())
+      return make_error(Code::kUnimplemented,
+                        "loop '{}' waits for what comes out of it, which several tasks cannot run",
+                        frames_.frames[static_cast<size_t>(at - wait.begin())].name);
+  }
   auto out = std::make_shared<CutStep>();
   std::map<std::string, std::vector<uint32_t>> tasks;  // their partitions
   for (uint32_t i = 0; i < drafts_.size(); ++i) tasks[task_of_partition(i)].push_back(i);
