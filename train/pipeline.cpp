@@ -15,6 +15,7 @@
 #include "train/gpus.h"
 #include "train/pipeline_graph.h"
 #include "train/shards.h"
+#include "train/snapshot_interval.h"
 #include "train/task_watch.h"
 #include "train/tasks.h"
 #include "troupe/guarded.h"
@@ -469,11 +470,12 @@ class Pipeline::Impl {
     next_kept_ = Clock::time_point::max();
     if (!watch_ || !kept_) return;
     keeps_next_ = false;
+    const auto begin = Clock::now();
     drain(on_step);
     auto taken = engine_.snapshot(options_.container).get();
     look_after_tasks();  // what a task had that has started again meanwhile is not in it
     const std::lock_guard lock(mutex_);
-    next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);
+    next_kept_ = later(Clock::now(), snapshot_interval(options_.recovery, Clock::now() - begin));
     if (error_) return;
     if (!taken.ok() && taken.error().code == Code::kUnavailable) error_ = taken.error();
     if (!taken.ok()) return;

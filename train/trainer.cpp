@@ -120,7 +120,7 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
   };
   take_stop();
   if (recovers() && !kept_->snapshot) keep_snapshot();
-  next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);
+  next_kept_ = later(Clock::now(), snapshot_interval(options_.recovery, took_));
   last_update_ = Clock::now();
   if (!std::exchange(input_started_, true) && !broken_) enqueue_next(0, launches);
   schedule(launches);

@@ -28,6 +28,7 @@
 #include <optional>
 
 #include "train/batch_source.h"
+#include "train/snapshot_interval.h"
 #include "train/task_watch.h"
 #include "train/tasks.h"
 #include "train/towers.h"
@@ -272,7 +273,8 @@ class Trainer::Impl {
   /// The next update is kept before another one begins: after a loss, so that those that come faster than snapshots do
   /// not keep a run from its end.
   bool keeps_next_ = false;
-  Clock::time_point lost_since_ = {}, next_kept_ = {}, last_update_ = {}, last_look_ = {};
+  Clock::time_point lost_since_ = {}, next_kept_ = {}, last_update_ = {}, last_look_ = {}, taking_since_ = {};
+  Clock::duration took_ = {};         // the last snapshot
   Clock::time_point asked_at_ = {};   // when the last call began that may wait for tasks
   int64_t failed_at_ = -1;            // the last step that failed though all tasks were there
   int64_t failed_before_ = -1;        // the same, before the loss at hand

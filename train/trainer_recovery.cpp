@@ -211,7 +211,7 @@ void Trainer::Impl::begin_again(const Kept& kept) {
                    .seconds = seconds.count()});
   told_lost_ = lost_;
   broken_.reset();
-  next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);  // what was wanted was not taken
+  next_kept_ = later(Clock::now(), snapshot_interval(options_.recovery, took_));  // what was wanted was not taken
   keeps_next_ = true;
   done_ = started_ = kept.step - first_step_;
   if (!running_) target_ = std::max(target_, done_);

@@ -89,6 +89,7 @@ std::vector<const Variables*> Trainer::Impl::containers() const {
 
 void Trainer::Impl::take_snapshots(Launches& launches) {
   taking_ = true;
+  taking_since_ = Clock::now();
   ++in_flight_;
   // Those that a step has taken which is under way may be used or not.
   const int64_t batches = position_ + taken_ * (options_.mode == ReplicaMode::kSync ? std::ssize(enqueue_) : 1) -
@@ -135,12 +136,13 @@ void Trainer::Impl::snapshot_taken(Result<Snapshot> whole, Kept kept, bool keeps
     else if (!whole.ok() && whole.error().code == Code::kUnavailable) lose(whole.error());
     const auto at = whole.ok() && !broken_ ? step_of(*whole) : Error();
     keeps_next_ = keeps_next_ && !keeps;
+    took_ = Clock::now() - taking_since_;
     if (at.ok()) {
       kept.snapshot = *whole;
       kept.step = *at;
       kept_ = std::move(kept);
     }
-    next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);
+    next_kept_ = later(Clock::now(), snapshot_interval(options_.recovery, took_));
     changed_.notify_all();  // run() waits for that
   }
   if (broken_) wanted_.insert(wanted_.end(), wanted.begin(), wanted.end());

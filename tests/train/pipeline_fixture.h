@@ -114,6 +114,7 @@ inline PipelineOptions options_of(PipelineSchedule schedule, int devices, const 
   o.schedule = schedule;
   o.optimizer = optimizer;
   o.micro_batches = kMicroBatches;
+  o.recovery.snapshot_interval = std::chrono::seconds(30);
   for (int i = 0; i < devices; ++i) o.devices.push_back(fmt::format("/cpu:{}", i));
   return o;
 }

@@ -12,6 +12,7 @@
 #include "tests/repeats.h"
 #include "tests/train/cluster_fixture.h"
 #include "tests/train/trainer_fixture.h"
+#include "train/snapshot_interval.h"
 #include "troupe/dataset_queue.h"
 
 namespace troupe::nn {
@@ -38,6 +39,7 @@ struct LossFixture {
       : cluster(tasks), client(cluster.client()) {
     TrainerOptions options = settings(*client, mode);
     options.devices = worker_devices(tasks, 1);
+    options.recovery.snapshot_interval = std::chrono::seconds(30);
     options.recovery.on_task = [this](const TaskReport& report) {
       told.push_back(report);
       if (!report.back && restarts) start_missing();
@@ -74,6 +76,20 @@ struct LossFixture {
 };
 
 }  // namespace
+
+TEST_CASE("snapshots to go back to take a hundredth of the time, or come as often as they are asked for") {
+  using std::chrono::milliseconds, std::chrono::seconds;
+  RecoveryOptions options;
+  CHECK(snapshot_interval(options, milliseconds(0)) == seconds(1));
+  CHECK(snapshot_interval(options, milliseconds(7)) == seconds(1));
+  CHECK(snapshot_interval(options, milliseconds(50)) == seconds(5));
+  CHECK(snapshot_interval(options, seconds(4)) == seconds(30));
+  CHECK(snapshot_interval(options, std::chrono::nanoseconds::max()) == seconds(30));
+  options.snapshot_interval = milliseconds(1);
+  CHECK(snapshot_interval(options, seconds(4)) == milliseconds(1));
+  options.snapshot_interval = std::chrono::nanoseconds::max();
+  CHECK(snapshot_interval(options, seconds(0)) == std::chrono::nanoseconds::max());
+}
 
 TEST_CASE("a synchronous trainer that loses a task ends with the bits of one that does not") {
   for (const Mode& mode : {kSyncMode, kRingMode, kZeroMode}) {
@@ -565,6 +581,7 @@ TEST_CASE("updates of steps that failed with their task are not told as fewer th
   options.devices = {"/job:worker/task:1", "/job:worker/task:2"};
   options.variable_devices = {"/job:worker/task:0"};
   std::vector<TaskReport> told;
+  options.recovery.snapshot_interval = seconds(30);
   options.recovery.on_task = [&](const TaskReport& report) { told.push_back(report); };
   // A step makes its update, and ends when its replica's queue has an accuracy.
   const auto accuracies = [](const Scope& s, const std::string& task) {
