@@ -18,6 +18,8 @@ class BundleIndex {
   /// Errors: as open_bundle().
   static Result<BundleIndex> open(const FileAccess& access, const std::string& prefix);
   int shards() const { return shards_; }
+  /// Whether it is still that of the prefix: no save has put another in its place.
+  bool in_place() const { return table_->in_place(); }
   /// Calls `visit` with each entry in the order of keys until it fails.
   Status for_each(const std::function<Status(std::string_view key, const proto::BundleEntry& entry)>& visit) const;
 

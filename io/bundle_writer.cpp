@@ -3,7 +3,8 @@
 //  1. The index of a prefix is one that was whole and on the disk, and so were the data files that it names.
 //  2. Data get a name that was free. Those of the index before go when its successor is on the disk.
 // So where "-of-00001" is in use, data begin as "-of-00002". Once they are in place they get the usual name by a second
-// name, a second index and the removal of the first name, each of which keeps to the above.
+// name, a second index and the removal of the first name, each of which keeps to the above. Of several saves at once each
+// does all that in its turn, since it names and removes by what it has seen in the folder.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -149,6 +150,7 @@ Status write_bundle(const FileAccess& access, const std::string& prefix, std::sp
   TROUPE_ASSIGN(auto temporary, files.create_temporary(beside));
   auto& [name, file] = temporary;  // open to the end: nobody takes it for what a crash left
   int64_t shards = 1;
+  std::unique_ptr<FileLock> turn;
   const auto write_data = [&, &file = file, &name = name]() -> Status {
     GatheringFile data(*file);
     int64_t offset = 0;
@@ -164,6 +166,7 @@ Status write_bundle(const FileAccess& access, const std::string& prefix, std::sp
       offset += written->first;
     }
     TROUPE_RETURN_IF_ERROR(data.sync());
+    turn = files.take_turn(folder_of(prefix));
     for (bool placed = false; !placed; shards += placed ? 0 : 1) {
       TROUPE_ASSIGN(placed, files.rename_new(name, bundle_data(prefix, 0, shards)));
     }
@@ -249,6 +252,7 @@ Status merge_bundles(const FileAccess& access, std::span<const std::string> pref
     if (missing && &prefix == &prefixes.back() && merged.found.empty()) return status;
   }
   TROUPE_RETURN_IF_ERROR(files.make_directories(folder_of(destination)));
+  const std::unique_ptr<FileLock> turn = files.take_turn(folder_of(destination));
   // Numbers of shards whose files are not there: nothing that is in use is written over.
   auto shards = static_cast<int64_t>(std::max<size_t>(merged.shards.size(), 1));
   std::vector<std::string> data;

@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include "base/system_code.h"
 
@@ -143,6 +145,11 @@ class PosixReadable final : public ReadableFile {
       bytes -= static_cast<size_t>(n);
     }
     return {};
+  }
+  bool in_place() const override {
+    struct stat own, there;
+    return ::fstat(fd_.get(), &own) == 0 && ::stat(path_.c_str(), &there) == 0 && own.st_ino == there.st_ino &&
+           own.st_dev == there.st_dev;
   }
 
  private:
@@ -293,6 +300,19 @@ class PosixFileSystem final : public FileSystem {
     if (error) return system_error("cannot list", directory, error.value());
     std::ranges::sort(names);
     return names;
+  }
+
+  std::unique_ptr<FileLock> take_turn(const std::string& directory) override {
+    constexpr std::chrono::seconds kMost(10);
+    constexpr std::chrono::milliseconds kPause(1);
+    const auto end = std::chrono::steady_clock::now() + kMost;
+    Descriptor fd(open_retrying(directory, O_RDONLY | O_DIRECTORY));
+    if (fd.get() < 0) return nullptr;
+    while (lock_now(fd.get()) != 0) {
+      if (errno != EWOULDBLOCK || std::chrono::steady_clock::now() >= end) return nullptr;
+      std::this_thread::sleep_for(kPause);
+    }
+    return std::make_unique<PosixLock>(fd.release(), directory);
   }
 };
 

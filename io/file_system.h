@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The few operations on files that checkpoints need, as an interface, so that a test can fail or stop any of them. None
-// of them waits for another process: a FIFO that nobody reads or writes is an error.
+// but take_turn() waits for another process: a FIFO that nobody reads or writes is an error.
 #pragma once
 #include <memory>
 #include <string>
@@ -29,6 +29,8 @@ class ReadableFile {
   virtual uint64_t size() const = 0;
   /// Exactly `bytes` bytes from `offset`. Errors: kDataLoss when the file ends before.
   virtual Status read(uint64_t offset, void* out, size_t bytes) const = 0;
+  /// Whether its path still leads to it: no other file was put in its place.
+  virtual bool in_place() const { return true; }
 };
 
 /// A lock that is held until this is destroyed or the process ends, however it ends.
@@ -72,6 +74,10 @@ class FileSystem {
   virtual Status make_directories(const std::string& directory) = 0;
   /// Names (not paths) of what `directory` holds, sorted.
   virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;
+  /// What holds off others that ask for the same, in this process or another, until it is destroyed. Waits for one that
+  /// has it, for a few seconds at most. Null then, and where directories cannot be locked: what is done in turn must be
+  /// right for one process without.
+  virtual std::unique_ptr<FileLock> take_turn(const std::string& /*directory*/) { return nullptr; }
 };
 
 /// The operating system's files.

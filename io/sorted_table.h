@@ -60,6 +60,8 @@ class SortedTable {
 
   const std::string& path() const { return path_; }
   uint64_t size() const { return file_->size(); }
+  /// ReadableFile::in_place() of its file.
+  bool in_place() const { return file_->in_place(); }
 
  private:
   struct Place {

@@ -39,7 +39,9 @@ class BundleSource final : public PartSource {
   Status check(size_t index) override { return check_size(index).status(); }
   Result<Tensor> read(size_t index, const std::shared_ptr<Allocator>& allocator) override;
 
-  Status read_index();
+  /// Reads the index, and opens the data where one file has them all. False where a save put another index there
+  /// meanwhile: the data may be that one's.
+  Result<bool> read_index();
 
  private:
   /// A tensor in parts, as the index has it.
@@ -65,7 +67,7 @@ class BundleSource final : public PartSource {
   std::unique_ptr<ReadableFile> opened_file_;
 };
 
-Status BundleSource::read_index() {
+Result<bool> BundleSource::read_index() {
   const std::string path = bundle_index(prefix_);
   std::vector<Divided> divided;
   std::unordered_map<std::string, BundleValue> values;  // that may be parts
@@ -101,7 +103,11 @@ Status BundleSource::read_index() {
     parts_.push_back({key, value.type, value.shape, {}, value.place.size});
     places_.push_back(value.place);
   }
-  return check_places();
+  TROUPE_RETURN_IF_ERROR(check_places());
+  // What cannot be opened is told when it is read.
+  const auto of_first = [&](const BundlePlace& place) { return place.shard == places_[0].shard; };
+  if (!places_.empty() && std::ranges::all_of(places_, of_first)) (void)data_of(places_[0].shard).ok();
+  return index.in_place();
 }
 
 Status BundleSource::add_parts(const std::vector<Divided>& divided,
@@ -235,9 +241,12 @@ Result<Tensor> BundleSource::read(size_t index, const std::shared_ptr<Allocator>
 }  // namespace
 
 Result<std::unique_ptr<PartSource>> open_bundle(const FileAccess& access, const std::string& prefix) {
-  auto out = std::make_unique<BundleSource>(access, prefix);
-  TROUPE_RETURN_IF_ERROR(out->read_index());
-  return std::unique_ptr<PartSource>(std::move(out));
+  constexpr int kMostLooks = 100;
+  for (int looks = 1;; ++looks) {
+    auto out = std::make_unique<BundleSource>(access, prefix);
+    TROUPE_ASSIGN(const bool in_place, out->read_index());
+    if (in_place || looks == kMostLooks) return std::unique_ptr<PartSource>(std::move(out));
+  }
 }
 
 }  // namespace troupe

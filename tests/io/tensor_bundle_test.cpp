@@ -3,7 +3,9 @@
 // crashes at every step of a save.
 #include "io/tensor_bundle.h"
 
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include "io/bundle_index.h"
 #include "io/checkpoint_reader.h"
@@ -327,6 +329,36 @@ TEST_CASE("a save over another that dies at any step leaves the one before, or t
   for (const float x : {5.f, 6.f}) REQUIRE(write_bundle({without, {}}, "d/m", to_save(tensors(x))).ok());
   CHECK(same(*read_all("d/m", {without, {}}), tensors(6)));
   CHECK(without->now.size() == 2);
+}
+
+TEST_CASE("of saves at once one is left, whole, and loads meanwhile find one of them") {
+  const TemporaryDirectory dir;
+  const std::string prefix = dir.file("m");
+  const auto tensors = [](int x) {
+    return TensorMap{{"a", Tensor::of<int32_t>({x, x})}, {"n", Tensor::scalar(x)}, {"t", Tensor::scalar(x)}};
+  };
+  REQUIRE(write_bundle({}, prefix, to_save(tensors(0))).ok());
+  constexpr int kSaves = 40, kSavers = 3;
+  std::vector<std::string> faults;  // of the loads; one thread's
+  std::atomic<int> failed = 0, left = kSavers;
+  const auto load = [&] {
+    const auto back = read_all(prefix);
+    if (!back.ok()) faults.push_back(back.error().message);
+    else if (!same(*back, tensors(back->at("n").data<int32_t>()[0]))) faults.push_back("two saves in one");
+  };
+  std::vector<std::thread> savers;
+  for (int s = 1; s <= kSavers; ++s)
+    savers.emplace_back([&, s] {
+      for (int n = 0; n < kSaves; ++n) failed += !write_bundle({}, prefix, to_save(tensors(1000 * s + n))).ok();
+      --left;
+    });
+  while (left > 0) load();
+  for (std::thread& saver : savers) saver.join();
+  load();
+  INFO((faults.empty() ? "" : faults[0]));
+  CHECK(faults.empty());
+  CHECK(failed == 0);
+  CHECK(names_in(dir.path()) == std::set<std::string>{"m.data-00000-of-00001", "m.index"});
 }
 
 TEST_CASE("a full disk and failing operations leave the bundle that was there") {
