@@ -324,8 +324,16 @@ Status check_target(const CheckpointTarget& target, const std::string& path) {
   if (!std::filesystem::is_directory(folder, ignored) || ::access(folder.c_str(), W_OK) != 0)
     return invalid_argument("checkpoint {} cannot be written: {} is not a folder that may be written", in_quotes(path),
                             in_quotes(folder.string()));
-  if (std::filesystem::is_directory(target.path, ignored) && target.kind != CheckpointKind::kBundle)
+  if (target.kind == CheckpointKind::kBundle) return {};
+  if (std::filesystem::is_directory(target.path, ignored))
     return invalid_argument("checkpoint {} cannot be written: it is a folder", in_quotes(path));
+  // What reads a checkpoint takes the one of several files where there is one, and files of such names for a part of it.
+  if (!bundle_prefix(target.path).empty())
+    return invalid_argument("checkpoint {} cannot be written as {}: its name is that of a file of {}",
+                            in_quotes(path), to_string(target.kind), to_string(CheckpointKind::kBundle));
+  if (std::filesystem::exists(bundle_index(target.path), ignored))
+    return invalid_argument("checkpoint {} cannot be written as {}: {} is there, which would be read in its stead",
+                            in_quotes(path), to_string(target.kind), in_quotes(bundle_index(target.path)));
   return {};
 }
 

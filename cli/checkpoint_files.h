@@ -28,8 +28,9 @@ struct CheckpointTarget {
 CheckpointTarget checkpoint_target(const std::string& path);
 
 /// Whether a checkpoint can be written there, as far as can be known before. `path` is what the user said. Error:
-/// kInvalidArgument for what does not end in a name, a folder in the place of a file, and a folder that cannot be
-/// written.
+/// kInvalidArgument for what does not end in a name, a folder in the place of a file, a folder that cannot be written,
+/// and a file that would not be read by that name, for there is a checkpoint of several files, or the name is that of
+/// one of its files.
 Status check_target(const CheckpointTarget& target, const std::string& path);
 
 /// The variables of a graph, but for temporary ones.

@@ -121,6 +121,21 @@ TEST_CASE("troupe checkpoint convert wants the name of a file") {
   CHECK(std::filesystem::is_empty(dir.file("out")));
 }
 
+TEST_CASE("troupe checkpoint convert writes no file that would not be read by its name") {
+  const TemporaryDirectory dir;
+  for (const auto& [name, value] : {std::pair("new", 2.f), std::pair("old", 1.f)})
+    REQUIRE(write_bundle({}, dir.file(name), to_save({{"a", Tensor::scalar(value)}})).ok());
+  for (const char* format : {"v1", "safetensors"}) {
+    for (const char* to : {"old", "new"})
+      check_refused(checkpoint_command({"convert", dir.file("new"), dir.file(to), "--to", format}),
+                    "'" + dir.file(to) + ".index' is there, which would be read in its stead");
+    for (const char* to : {"other.index", "other.data-00000-of-00001"})
+      check_refused(checkpoint_command({"convert", dir.file("new"), dir.file(to), "--to", format}),
+                    "its name is that of a file of a TensorFlow checkpoint (V2)");
+  }
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 4);
+}
+
 TEST_CASE("troupe checkpoint says in one line what is wrong, and leaves what was there") {
   const TemporaryDirectory dir;
   REQUIRE(write_bundle({}, dir.file("m"), to_save({{"s", Tensor::of<std::string>({"x"})}})).ok());
