@@ -345,6 +345,16 @@ Status check_target(const GraphVariables& variables, const std::string& path) {
       if (!variable.asset && !can_hold(target.kind, variable.dtype))
         others.push_back(fmt::format("{} {}", in_quotes(name), to_string(variable.dtype)));
   if (!others.empty()) return invalid_argument("{} cannot hold {}", to_string(target.kind), join(others, ", "));
+  // Those that are needed have values at the end.
+  std::map<std::string, std::string> needed;  // containers by names
+  for (const auto& [container, named] : variables.containers)
+    for (const auto& [name, variable] : named) {
+      if (!variable.needed || variable.asset) continue;
+      const auto [at, fresh] = needed.emplace(name, container);
+      if (!fresh)
+        return invalid_argument("checkpoint {} cannot be written: variable {} is in container {} and in {}",
+                                in_quotes(path), in_quotes(name), in_quotes(at->second), in_quotes(container));
+    }
   return check_target(target, path);
 }
 

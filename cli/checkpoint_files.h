@@ -67,7 +67,8 @@ Status restore_variables(Engine& engine, const GraphVariables& variables, const 
                          std::vector<std::string>& notes);
 
 /// Whether a checkpoint with these variables can be written there, as far as can be known before. Errors:
-/// kInvalidArgument with all variables that the format cannot hold, and for a folder that cannot be written.
+/// kInvalidArgument with all variables that the format cannot hold, for two of one name in different containers that
+/// are needed, and for a folder that cannot be written.
 Status check_target(const GraphVariables& variables, const std::string& path);
 
 /// Writes the variables of the containers, each by its name, and in TensorFlow's second format those that the graph's

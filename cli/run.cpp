@@ -165,11 +165,14 @@ Result<Signature> look_up(const Graph& graph, const GraphRun& job, const ModelSi
   return out;
 }
 
-std::vector<const Node*> needed_by(const Graph& graph, const Signature& signature) {
+/// Nodes that the steps need, and with `init` those that --init needs.
+std::vector<const Node*> needed_by(const Graph& graph, const Signature& signature, bool init = false) {
   std::vector<Output> feeds = signature.feeds;
   feeds.insert(feeds.end(), signature.step_feeds.begin(), signature.step_feeds.end());
   const std::lock_guard lock(graph.mutex());
-  return needed_nodes(graph, feeds, signature.fetches, signature.targets);
+  std::vector<const Node*> targets = signature.targets;
+  if (init) targets.insert(targets.end(), signature.init.begin(), signature.init.end());
+  return needed_nodes(graph, feeds, signature.fetches, targets);
 }
 
 /// The tables that steps can write to, whose contents a checkpoint does not have, in a line; empty without such.
@@ -440,9 +443,11 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   if (const auto line = tasks_not_there(needed, engine->devices());
       job.note && !line.empty() && job.engine.cluster.scatter == 0)
     job.note(line);
-  GraphVariables variables = GraphVariables::of(graph, needed, model && !job.model.ends_with(".meta"));
+  const bool is_saved_model = model && !job.model.ends_with(".meta");
+  GraphVariables variables = GraphVariables::of(graph, needed, is_saved_model);
   if (!job.checkpoint_out.empty()) {
-    TROUPE_RETURN_IF_ERROR(check_target(variables, job.checkpoint_out));
+    const auto all = GraphVariables::of(graph, needed_by(graph, signature, true), is_saved_model);
+    TROUPE_RETURN_IF_ERROR(check_target(all, job.checkpoint_out));
     if (const auto line = tables_not_saved(graph); job.note && !line.empty()) job.note(line);
   }
   if (!data.empty()) TROUPE_RETURN_IF_ERROR(data.begin(signature.step_feeds, job.steps));

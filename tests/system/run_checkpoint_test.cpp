@@ -249,6 +249,20 @@ TEST_CASE("checkpoints that do not fit or cannot be written are one line, and ch
               {"a safetensors file cannot hold 'texts' string"});
 }
 
+TEST_CASE("variables of one name in two containers are refused before the steps that would be lost") {
+  const Weights w;
+  const auto variable = [](const std::string& name) {
+    return "node { name: '" + name + "' op: 'VarHandleOp' attr { key: 'dtype' value { type: DT_FLOAT } } attr { key: " +
+           "'shape' value { shape {} } } attr { key: 'shared_name' value { s: 'w' } } attr { key: 'container' value " +
+           "{ s: '" + name + "' } } } node { name: 'read_" + name + "' op: 'ReadVariableOp' input: '" + name +
+           "' attr { key: 'dtype' value { type: DT_FLOAT } } }";
+  };
+  w.write("two.pbtxt", variable("a") + variable("b"));
+  // Without values a step would fail.
+  check_error(run({"run", w.file("two.pbtxt"), "--fetch", "read_a,read_b", "--checkpoint-out", w.file("x.ckpt")}), 1,
+              {"x.ckpt' cannot be written", "variable 'w' is in container 'a' and in 'b'"});
+}
+
 TEST_CASE("a run whose costs cannot be written has written its checkpoint") {
   const Weights w;
   check_error(w.run({"--init", "init", "--target", "more", "--checkpoint-out", w.file("kept.ckpt"), "--costs",
