@@ -101,6 +101,10 @@ Result<std::vector<TensorToSave>> values_of(const std::vector<ExportedVariable>&
   return out;
 }
 
+Error there_already(const std::string& folder) {
+  return make_error(Code::kAlreadyExists, "{} is there already", in_quotes(folder));
+}
+
 /// A folder beside the place of `folder` that goes unless it is moved there.
 class NewFolder {
  public:
@@ -109,7 +113,7 @@ class NewFolder {
     if (!place.has_filename()) place = place.parent_path();  // "out/"
     std::error_code error;
     if (fs::exists(fs::symlink_status(place, error)) && !(fs::is_directory(place, error) && fs::is_empty(place, error)))
-      return make_error(Code::kAlreadyExists, "{} is there already", in_quotes(folder));
+      return there_already(folder);
     const std::string parent = place.has_parent_path() ? place.parent_path().string() : ".";
     TROUPE_RETURN_IF_ERROR(make_posix_file_system()->make_directories(parent));
     for (int i = 0;; ++i) {
@@ -127,7 +131,8 @@ class NewFolder {
   Status move() {
     const auto files = make_posix_file_system();
     TROUPE_RETURN_IF_ERROR(files->sync_directory(name_));
-    if (std::rename(name_.c_str(), place_.c_str()) != 0) return system_error("cannot make", place_, errno);
+    if (std::rename(name_.c_str(), place_.c_str()) != 0)
+      return errno == ENOTEMPTY || errno == EEXIST ? there_already(place_) : system_error("cannot make", place_, errno);
     name_.clear();
     return files->sync_directory(folder_of(place_));
   }

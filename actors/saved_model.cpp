@@ -150,6 +150,24 @@ class SavedModel::Impl {
     return out;
   }
 
+  Result<ExportOptions> export_options() const {
+    ExportOptions out;
+    if (!files_.saved_model) return out;
+    out.tags = meta_.tags;
+    if (!meta_.init_op.empty()) {
+      auto init = graph_.output(meta_.init_op);
+      if (!init.ok()) return in_model("initialiser", meta_.init_op, std::move(init.error()));
+      out.initializer = init->node;
+    }
+    for (const MetaGraph::Asset& asset : meta_.assets) {
+      auto tensor = graph_.output(asset.tensor);
+      if (!tensor.ok()) return in_model("asset", asset.file, std::move(tensor.error()));
+      TROUPE_ASSIGN(std::string path, find_asset(files_, asset.file));
+      out.assets.emplace_back(*tensor, std::move(path));
+    }
+    return out;
+  }
+
   const std::map<std::string, ModelSignature>& signatures() const { return signatures_; }
   const std::vector<QueueRunner>& queue_runners() const { return queue_runners_; }
   const std::vector<std::string>& tags() const { return meta_.tags; }
@@ -300,6 +318,7 @@ Result<std::map<std::string, Tensor>> SavedModel::run(const std::string& signatu
 }
 const std::vector<QueueRunner>& SavedModel::queue_runners() const { return impl_->queue_runners(); }
 const std::vector<std::string>& SavedModel::tags() const { return impl_->tags(); }
+Result<ExportOptions> SavedModel::export_options() const { return impl_->export_options(); }
 const std::string& SavedModel::container() const { return impl_->container(); }
 Graph& SavedModel::graph() const { return impl_->graph(); }
 Session& SavedModel::session() const { return impl_->session(); }

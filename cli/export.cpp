@@ -6,9 +6,9 @@
 #include "base/printable.h"
 #include "cli/checkpoint_files.h"
 #include "cli/commands.h"
-#include "cli/model_file.h"
 #include "cli/read_graph.h"
 #include "graph/prune.h"
+#include "io/model_files.h"
 #include "programs/program.h"
 #include "troupe/saved_model.h"
 
@@ -57,20 +57,7 @@ Status load(Engine& engine, const ExportArguments& o, Source& out) {
     return {};
   }
   TROUPE_ASSIGN(out.model, load_saved_model(engine, o.graph, {.tags = o.tags}));
-  TROUPE_ASSIGN(const ModelFile file, ModelFile::open(o.graph));
-  if (!file.files.saved_model) return {};
-  out.options.tags = out.model->tags();
-  TROUPE_ASSIGN(const size_t index, file.graphs.find(o.tags));
-  const MetaGraph& meta = file.graphs.graphs()[index];
-  if (!meta.init_op.empty()) {
-    TROUPE_ASSIGN(const Output init, out.graph().output(meta.init_op));
-    out.options.initializer = init.node;
-  }
-  for (const MetaGraph::Asset& asset : meta.assets) {
-    TROUPE_ASSIGN(const Output tensor, out.graph().output(asset.tensor));
-    TROUPE_ASSIGN(std::string path, find_asset(file.files, asset.file));
-    out.options.assets.emplace_back(tensor, std::move(path));
-  }
+  TROUPE_ASSIGN(out.options, out.model->export_options());
   return {};
 }
 

@@ -111,7 +111,14 @@ class Exporting {
     return o;
   }
 
-  /// Refuses tables that are filled from the model's own checkpoint: the one that is written has variables alone.
+  /// What a table's node names it, as others may too.
+  static const std::string& table_of(const Node& n) {
+    const auto* shared = n.attrs().get<std::string>("shared_name");
+    return shared && !shared->empty() ? *shared : n.name();
+  }
+
+  /// Refuses tables that are filled from the model's own checkpoint: the one that is written has variables alone; and
+  /// those that are only read once they are filled, which nothing of the model does.
   Status check_tables() const {
     const std::lock_guard lock(graph_.mutex());
     for (int id = 0; id < graph_.size(); ++id) {
@@ -123,7 +130,23 @@ class Exporting {
                           "table {} has what the model's checkpoint put into it, and an export keeps variables alone",
                           in_quotes(table.name()));
     }
-    return {};
+    std::set<std::string> filled;
+    std::vector<const Node*> tables;
+    for (const int id : needed_) {
+      const Node& n = graph_.node(id);
+      const std::string& op = n.op().name();
+      if (op == "HashTableV2") tables.push_back(&n);
+      if (op != "LookupTableImportV2" && op != "InitializeTableV2" && op != "InitializeTableFromTextFileV2") continue;
+      const Node& table = *source(n.inputs()[0]).node;
+      if (table.op().name().find("HashTable") == std::string::npos) return {};  // whichever a loop or a branch gives it
+      filled.insert(table_of(table));
+    }
+    std::vector<std::string> empty;
+    for (const Node* table : tables)
+      if (!filled.contains(table_of(*table))) empty.push_back(in_quotes(table->name()));
+    if (empty.empty()) return {};
+    return invalid_argument("nothing fills {} {}: an initialiser that does must be given",
+                            empty.size() == 1 ? "table" : "tables", join(empty, ", "));
   }
 
   Status add_nodes(proto::GraphDef& out) {

@@ -20,8 +20,8 @@ struct ExportedVariable {
 /// `graph`, whose tensors and nodes they name, and ops that save and restore the variables; what `meta` says of such
 /// ops is not looked at. Nodes ask for no devices and no containers. `variables` gets the variables, by name. Takes the
 /// graph's mutex. Errors: kInvalidArgument for tensors that are not there, no signatures and no outputs, outputs that
-/// need a placeholder which is not an input, and two variables of one name in two containers; kResourceExhausted for
-/// over 2 GiB.
+/// need a placeholder which is not an input, two variables of one name in two containers, and tables that must be
+/// filled and are not; kResourceExhausted for over 2 GiB.
 Result<std::string> to_saved_model(const Graph& graph, const MetaGraph& meta, std::vector<ExportedVariable>& variables);
 
 }  // namespace troupe

@@ -59,6 +59,8 @@ struct SavedModelOptions {
   SessionOptions session = {.soft_placement = true};
 };
 
+struct ExportOptions;
+
 /// A model on an engine, which must outlive it. Thread-safe but for moving and destroying it, and for adding nodes to
 /// the graph.
 class SavedModel {
@@ -82,6 +84,9 @@ class SavedModel {
   const std::vector<QueueRunner>& queue_runners() const;
   /// Tags of the graph.
   const std::vector<std::string>& tags() const;
+  /// What a SavedModel has beside signatures and variables, to be exported again: tags, its initialiser, its assets,
+  /// which are files of its folder. Of a .meta file nothing. Errors: those of load_saved_model() for assets.
+  Result<ExportOptions> export_options() const;
   /// The container of its variables, as Engine::snapshot() takes it.
   const std::string& container() const;
   /// For nodes beyond signatures: model.session().run({{"x:0", x}}, "loss:0").
@@ -124,9 +129,9 @@ struct ExportOptions {
 /// `folder` must not be there, or be an empty folder; it appears when it is whole and on the disk. Takes the graph's
 /// mutex; any thread. Errors: kAlreadyExists for a folder that holds something; kInvalidArgument for no signatures, a
 /// signature without outputs or with outputs that need a placeholder which is not an input, tensors and nodes of
-/// another graph, variables of one name in two containers, two assets of one name, and values of other types or shapes
-/// than their variables'; kNotFound for variables without a value, with all their names, and for assets that are not
-/// there; those of the system. Then there is nothing new.
+/// another graph, variables of one name in two containers, two assets of one name, values of other types or shapes than
+/// their variables', and tables (HashTableV2) that nothing of the model fills; kNotFound for variables without a value,
+/// with all their names, and for assets that are not there; those of the system. Then there is nothing new.
 Status export_saved_model(const std::string& folder, const Graph& graph,
                           const std::map<std::string, ModelSignature>& signatures, const Snapshot& variables,
                           const ExportOptions& options = {});

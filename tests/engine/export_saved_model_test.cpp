@@ -2,6 +2,7 @@
 // SavedModels written by export_saved_model(): what they hold, that load_saved_model() reads them back, and that what
 // cannot be written leaves nothing.
 #include <filesystem>
+#include <thread>
 
 #include "graph/graph_def/meta_graph.h"
 #include "io/checkpoint_reader.h"
@@ -182,6 +183,77 @@ TEST_CASE("a model without variables has no checkpoint, and an input may have a 
   REQUIRE(model.ok());
   CHECK(model->signatures().at("f").method == "mine");
   CHECK(model->run("f", {{"x", Tensor::scalar(3.f)}})->at("y").identical(Tensor::scalar(12.f)));
+}
+
+TEST_CASE("of exports into one folder at once one is there, and the others say so") {
+  const TestEngine t;
+  const TemporaryDirectory dir;
+  const Line line(*t.engine);
+  const auto snapshot = t.engine->snapshot().get();
+  REQUIRE(snapshot.ok());
+  for (int round = 0; round < 10; ++round) {
+    const std::string folder = dir.file(fmt::format("out{}", round));
+    std::vector<Status> done(4);
+    std::vector<std::thread> exports;
+    for (Status& status : done)
+      exports.emplace_back([&] { status = export_saved_model(folder, line.graph, line.signatures(), *snapshot); });
+    for (std::thread& one : exports) one.join();
+    CHECK(std::ranges::count_if(done, [](const Status& status) { return status.ok(); }) == 1);
+    for (const Status& status : done)
+      if (!status.ok()) check_failed(status, Code::kAlreadyExists, {folder, "is there already"});
+    CHECK(load_saved_model(*t.engine, folder).ok());
+  }
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 10);
+}
+
+TEST_CASE("a loaded model is exported again with its initialiser and assets") {
+  const TestEngine t;
+  const SampleModel sample;
+  const auto model = load_saved_model(*t.engine, sample.folder());
+  REQUIRE(model.ok());
+  const auto snapshot = t.engine->snapshot(model->container()).get();
+  REQUIRE(snapshot.ok());
+  const auto rest = model->export_options();
+  INFO((rest.ok() ? "" : rest.error().str()));
+  REQUIRE(rest.ok());
+  CHECK(rest->tags == model->tags());
+  CHECK(rest->initializer == model->graph().output("init")->node);
+  REQUIRE(export_saved_model(sample.file("out"), model->graph(), model->signatures(), *snapshot, *rest).ok());
+  const auto loaded = load_saved_model(*t.engine, sample.file("out"));
+  REQUIRE(loaded.ok());
+  CHECK(loaded->run("vocabulary", {})->at("text").identical(model->run("vocabulary", {})->at("text")));
+  std::filesystem::remove_all(sample.folder());
+  check_failed(model->export_options().status(), Code::kNotFound, {"words.txt"});
+}
+
+TEST_CASE("tables that must be filled are not exported without what fills them") {
+  TestEngine t;
+  const TemporaryDirectory dir;
+  const std::string types =
+      " attr { key: 'key_dtype' value { type: DT_STRING } } attr { key: 'value_dtype' value { type: DT_INT64 } }";
+  const auto table = [&](const std::string& name) {
+    return "node { name: '" + name + "' op: 'HashTableV2' attr { key: 'shared_name' value { s: 'words' } }" + types +
+           " } ";
+  };
+  const Status added = from_graph_def(
+      table("table") + table("again") + string_constant("keys", "k") +
+          "node { name: 'size' op: 'LookupTableSizeV2' input: 'table' } "
+          "node { name: 'values' op: 'StringToHashBucketFast' input: 'keys' attr { key: 'num_buckets' value { i: 9 } } "
+          "} node { name: 'fill' op: 'InitializeTableV2' input: 'again' input: 'keys' input: 'values' "
+          "attr { key: 'Tkey' value { type: DT_STRING } } attr { key: 'Tval' value { type: DT_INT64 } } } ",
+      t.graph);
+  INFO((added.ok() ? "" : added.error().str()));
+  REQUIRE(added.ok());
+  const auto write = [&](const ExportOptions& options) {
+    return export_saved_model(dir.file("out"), t.graph, {{"f", {.outputs = {{"n", {*t.graph.output("size:0")}}}}}}, {},
+                              options);
+  };
+  check_failed(write({}), Code::kInvalidArgument, {"table 'table'", "an initialiser"});
+  CHECK_FALSE(std::filesystem::exists(dir.file("out")));
+  REQUIRE(write({.initializer = t.graph.output("fill")->node}).ok());
+  const auto model = load_saved_model(*t.engine, dir.file("out"));
+  REQUIRE(model.ok());
+  CHECK(model->run("f", {})->at("n").identical(Tensor::scalar<int64_t>(1)));
 }
 
 TEST_CASE("tables that a model's checkpoint fills are not exported empty") {
