@@ -39,11 +39,16 @@ Result<size_t> ByteReader::read(void* out, size_t bytes) {
     int code = Z_OK;
     const char* word = gzerror(file, &code);
     if (code == Z_ERRNO) return system_error("cannot read", path_, errno);
-    if (n < 0 || (code != Z_OK && code != Z_STREAM_END))
+    if (n > 0) {  // also where the stream is known to be cut off behind it
+      done += static_cast<size_t>(n);
+      continue;
+    }
+    const bool failed = n < 0 || (code != Z_OK && code != Z_STREAM_END);
+    if (failed && done > 0) break;  // the next call says it
+    if (failed)
       return make_error(Code::kDataLoss, "'{}': {} gzip stream after {} bytes of data: {}", path_,
                         code == Z_BUF_ERROR ? "truncated" : "broken", static_cast<int64_t>(gztell(file)), word);
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
+    break;
   }
   return done;
 }

@@ -16,7 +16,8 @@ class ByteReader {
   /// What may be opened: files, or also FIFOs and character devices, whose open and reads wait for data.
   enum class Kinds { kFiles, kStreamsToo };
   static Result<ByteReader> open(const std::string& path, Kinds kinds = Kinds::kFiles);
-  /// Up to `bytes` bytes; fewer only at the end.
+  /// Up to `bytes` bytes; fewer only at the end, and before an error, which the next call returns: of a gzip stream
+  /// that is cut off what is there comes first.
   Result<size_t> read(void* out, size_t bytes);
   /// Whether the file is gzip; known after the first read.
   bool compressed() const;

@@ -26,6 +26,8 @@ Result<DType> dtype_of_code(const std::string& path, unsigned char code) {
 
 Status read_exactly(ByteReader& reader, void* out, size_t bytes, const char* what) {
   TROUPE_ASSIGN(const size_t got, reader.read(out, bytes));
+  char more;
+  if (got < bytes) TROUPE_RETURN_IF_ERROR(reader.read(&more, 1).status());  // of a broken stream, say
   if (got < bytes)
     return make_error(Code::kDataLoss, "'{}' is truncated: {} of {} bytes of its {}", reader.path(), got, bytes, what);
   return {};

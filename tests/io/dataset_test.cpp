@@ -283,6 +283,26 @@ TEST_CASE("lines of text files, plain and gzip, in order; a bad file is one erro
   CHECK(Dataset::from_text_lines({a})->batch(2).dtypes() == std::vector{DType::kString});
 }
 
+TEST_CASE("of a gzip text that is cut off the lines before the cut come, then an error") {
+  const TemporaryDirectory dir;
+  const std::string path = dir.file("cut.gz");
+  gzFile gz = gzopen(path.c_str(), "wb");
+  gzwrite(gz, "one\ntwo\n", 8);
+  gzclose(gz);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 8);  // sum and length, which end it
+  auto it = std::move(*Dataset::from_text_lines({path})->iterate());
+  for (const char* line : {"one", "two"}) {
+    const auto next = it->next();
+    REQUIRE((next.ok() && next->has_value()));
+    CHECK((**next)[0].data<std::string>()[0] == line);
+  }
+  const auto cut = it->next();
+  REQUIRE_FALSE(cut.ok());
+  CHECK(cut.error().code == Code::kDataLoss);
+  CHECK_THAT(cut.error().message, Catch::Contains(path) && Catch::Contains("truncated gzip stream"));
+  CHECK_FALSE((*it->next()).has_value());
+}
+
 TEST_CASE("the shards of files have each element once, whatever the numbers of files and shards") {
   TemporaryDirectory dir;
   const auto read = [](const Dataset& dataset) {

@@ -57,6 +57,37 @@ TEST_CASE("records return, from plain and gzip files, one file after another") {
   CHECK(!(*it->next()).has_value());
 }
 
+TEST_CASE("of a gzip file that is cut off the records before the cut return, then an error") {
+  const TemporaryDirectory dir;
+  const auto files = make_posix_file_system();
+  std::string noise;  // that gzip does not make smaller
+  for (uint32_t i = 1, x = 1; i <= 500; ++i, x = x * 1664525 + 1013904223) noise += static_cast<char>(x >> 24);
+  auto writer = RecordWriter::create(*files, dir.file("whole"), RecordPacking::kGzip);
+  REQUIRE(writer.ok());
+  for (int i = 0; i < 10; ++i) REQUIRE(writer->write(noise.substr(static_cast<size_t>(i) * 50, 50)).ok());
+  REQUIRE(writer->close().ok());
+  const std::string whole = TemporaryDirectory::read(dir.file("whole"));
+  size_t most = 0;
+  for (size_t size = 20; size < whole.size(); size += 10) {
+    CAPTURE(size);
+    const std::string cut = dir.write("cut", whole.substr(0, size));
+    auto it = std::move(*Dataset::from_records({cut, dir.file("whole")})->iterate());
+    size_t before = 0;
+    auto next = it->next();
+    for (; next.ok() && *next; next = it->next())
+      CHECK((**next)[0].identical(Tensor::scalar(noise.substr(50 * before++, 50))));
+    REQUIRE_FALSE(next.ok());
+    CHECK(next.error().code == Code::kDataLoss);
+    CHECK(next.error().message.find(cut) != std::string::npos);
+    CHECK(before >= most);
+    most = before;
+    size_t behind = 0;
+    for (next = it->next(); next.ok() && *next; next = it->next()) ++behind;
+    CHECK((next.ok() && behind == 10));
+  }
+  CHECK(most >= 9);
+}
+
 TEST_CASE("a record's length, rightly summed, is not believed beyond the file") {
   TemporaryDirectory dir;
   for (const int byte : {3, 5, 7}) {  // 32 MiB; more than there is memory; more than there are addresses
