@@ -200,7 +200,7 @@ const std::string& container_of_handle(const Node& handle) {
 Result<CheckpointReader> open_checkpoint(const std::string& path) {
   if (std::error_code error; std::filesystem::is_directory(path, error)) {
     TROUPE_ASSIGN(const std::string latest, checkpoint_of_folder(path));
-    return CheckpointReader::open({}, latest);
+    return CheckpointReader::open({}, latest, true);
   }
   const std::string prefix = bundle_prefix(path);
   const bool of_data = !prefix.empty() && bundle_index(prefix) != path;

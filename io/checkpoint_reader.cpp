@@ -73,11 +73,15 @@ class NoMessages final : public google::protobuf::io::ErrorCollector {
   void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
 };
 
-/// Whether a checkpoint is there by that prefix or path.
+/// Whether a checkpoint is there by that prefix, path or pattern, by which TensorFlow calls one of several files (V1).
 bool is_checkpoint(const std::filesystem::path& path) {
   std::error_code ignored;
-  return std::filesystem::is_regular_file(bundle_index(path.string()), ignored) ||
-         std::filesystem::is_regular_file(path, ignored);
+  if (std::filesystem::is_regular_file(bundle_index(path.string()), ignored) ||
+      std::filesystem::is_regular_file(path, ignored))
+    return true;
+  if (path.filename().string().find_first_of("*?[") == std::string::npos) return false;
+  const auto files = matching_files(path.string());
+  return files.ok() && !files->empty();
 }
 
 }  // namespace

@@ -61,10 +61,10 @@ class CheckpointReader {
 /// Opens one file by what it holds. Errors: as CheckpointReader::open().
 Result<std::unique_ptr<PartSource>> open_checkpoint_file(const FileAccess& access, const std::string& path);
 
-/// The checkpoint that a folder stands for: the latest by its text file "checkpoint" or of a Checkpointer, of a
-/// SavedModel its variables, else the only one there. A latest that is named by an absolute path, and is not there, is
-/// looked for in the folder, which may have been moved. Errors: kNotFound where there is none, kInvalidArgument with
-/// the names where there are several, kDataLoss for a text that says nothing.
+/// The checkpoint that a folder stands for, as open() takes it with `pattern`: the latest by its text file "checkpoint"
+/// or of a Checkpointer, of a SavedModel its variables, else the only one there. A latest that is named by an absolute
+/// path, and is not there, is looked for in the folder, which may have been moved. Errors: kNotFound where there is
+/// none, kInvalidArgument with the names where there are several, kDataLoss for a text that says nothing.
 Result<std::string> checkpoint_of_folder(const std::string& folder);
 
 /// Whether checkpoints of a kind hold a dtype.

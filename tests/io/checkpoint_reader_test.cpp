@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "io/safetensors.h"
+#include "io/slice_checkpoint.h"
 #include "io/tensor_bundle.h"
 #include "io/tfrecord.h"
 #include "tests/io/saved_samples.h"
@@ -144,6 +145,18 @@ TEST_CASE("a folder stands for its latest checkpoint, or the only one") {
        {"", "all_model_checkpoint_paths: \"model.ckpt-7\"\n", "model_checkpoint_path: \"x", "\x01\x02"}) {
     dir.write("checkpoint", text);
     CHECK_THAT(found(), Contains("does not say which checkpoint is the latest"));
+  }
+  // Several files of the first format, which TensorFlow calls by a pattern.
+  const std::string pattern = std::string("old-?????") + "-of-00002";  // in two, for ??- is a trigraph
+  for (const char* path : {"", "/no/such/"}) {
+    dir.write("checkpoint", "model_checkpoint_path: \"" + (path + pattern) + "\"\n");
+    if (*path == '\0') CHECK(found() == pattern);
+    for (const char* file : {"old-00000-of-00002", "old-00001-of-00002"})
+      REQUIRE(write_slice_checkpoint({}, dir.file(file), to_save({{file, Tensor::scalar(1.f)}})).ok());
+    CHECK(found() == pattern);
+    const auto reader = CheckpointReader::open({}, *checkpoint_of_folder(dir.path()), true);
+    REQUIRE(reader.ok());
+    CHECK(reader->entries().size() == 2);
   }
   // A SavedModel, and a Checkpointer's folder.
   std::filesystem::create_directories(dir.file("model/variables"));
