@@ -437,7 +437,7 @@ Result<FeedFileKind> kind_of_feed_file(const std::string& path) {
   constexpr std::string_view kIdxTypes = "\x08\x09\x0b\x0c\x0d\x0e";
   if (size >= 4 && head[0] == 0 && head[1] == 0 && kIdxTypes.find(head[2]) != kIdxTypes.npos && head[3] != 0)
     return FeedFileKind::kIdx;
-  if (size == 0) return invalid_argument("{} is empty", in_quotes(path));
+  if (size == 0) return FeedFileKind::kEmpty;
   if (path.find(".tfrecord") != path.npos) return FeedFileKind::kRecords;  // and damaged
   if (head.find('\0') == head.npos) return FeedFileKind::kText;
   TROUPE_ASSIGN(const auto file, make_posix_file_system()->open(path));

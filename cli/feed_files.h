@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-enum class FeedFileKind : uint8_t { kNpy, kNpz, kIdx, kRecords, kText };
+enum class FeedFileKind : uint8_t { kNpy, kNpz, kIdx, kRecords, kText, kEmpty };
 
 /// Errors: those of opening it; kInvalidArgument for another kind of file, which is named.
 Result<FeedFileKind> kind_of_feed_file(const std::string& path);

@@ -132,12 +132,17 @@ Status StepFeeds::add(const std::string& text, std::map<std::string, std::map<st
     TROUPE_ASSIGN(source.paths, matching_files(source.files));
     if (source.paths.empty()) return make_error(Code::kNotFound, "no file matches");
   }
+  std::vector<std::string> paths;  // without empty files, which some of many may be
   for (const std::string& path : source.paths) {
     TROUPE_ASSIGN(const FeedFileKind kind, kind_of_feed_file(path));
-    if (&path != &source.paths[0] && kind != source.kind)
-      return invalid_argument("{} and {} are files of different kinds", in_quotes(source.paths[0]), in_quotes(path));
+    if (kind == FeedFileKind::kEmpty) continue;
+    if (!paths.empty() && kind != source.kind)
+      return invalid_argument("{} and {} are files of different kinds", in_quotes(paths[0]), in_quotes(path));
     source.kind = kind;
+    paths.push_back(path);
   }
+  if (paths.empty()) return invalid_argument("{} is empty", in_quotes(source.paths[0]));
+  source.paths = std::move(paths);
   const bool is_array = source.kind == FeedFileKind::kNpy || source.kind == FeedFileKind::kIdx;
   if (source.kind == FeedFileKind::kText || source.kind == FeedFileKind::kRecords) {
     if (source.feed.empty()) return invalid_argument("which feed is it? FEED=FILE:COLUMNS says it");

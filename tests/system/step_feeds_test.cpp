@@ -251,6 +251,21 @@ TEST_CASE("features of TFRecord files are fed, or the records") {
         "s:0 string[2] [\"one\", \"two\"]\n");
 }
 
+TEST_CASE("of many files some may be empty") {
+  const FedGraph d;
+  for (const char* name : {"r-0", "r-2", "r-4", "t-1", "none-0", "none-1"}) d.write(name, "");
+  d.write("r-1", example({0, 0}, 100) + example({1, 10}, 101));
+  d.write("r-3", example({2, 20}, 102) + example({3, 30}, 103));
+  const auto out = d.fetch({"--data", d.data("x", "r-?:x"), "--data", d.data("y", "r-?:y"), "--batch", "2"});
+  CHECK(out.at("x").identical(kX4));
+  CHECK(out.at("y").identical(kY4));
+  d.write("t-0", "a\nb\n");
+  d.write("t-2", "c\n");
+  CHECK(d.run({"--data", d.data("s", "t-?:0"), "--batch", "3", "--fetch", "s:0"}).out ==
+        "s:0 string[3] [\"a\", \"b\", \"c\"]\n");
+  d.refused({"--data", d.data("x", "none-?:x")}, {"none-0' is empty"});
+}
+
 TEST_CASE("each pass is shuffled anew, by the seed alone") {
   const FedGraph d;
   const auto rows = [&](const std::string& seed) {
