@@ -241,7 +241,9 @@ class PosixFileSystem final : public FileSystem {
 
   Status rename(const std::string& from, const std::string& to) override {
     struct stat info;
-    if (::lstat(to.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode))
+    // A link is replaced, but not one to what is not a file, such as /dev/stdout; one that leads nowhere is.
+    if (::lstat(to.c_str(), &info) == 0 && !S_ISREG(info.st_mode) &&
+        !(S_ISLNK(info.st_mode) && (::stat(to.c_str(), &info) != 0 || S_ISREG(info.st_mode))))
       return not_regular(to, info.st_mode);
     if (::rename(from.c_str(), to.c_str()) != 0) return system_error("cannot rename to", to, errno);
     return {};

@@ -54,6 +54,20 @@ TEST_CASE("writing to a FIFO that nobody reads, or over what is not a file, is a
   const auto files = make_posix_file_system();
   const Status renamed = files->rename(dir.write("new", "x"), fifo);
   CHECK_THAT(renamed.error().message, Catch::Contains(fifo) && Catch::Contains("a FIFO"));
+  // Nor is a link to such replaced, but one to a file or to nothing is.
+  for (const auto& [to, replaced] : {std::pair(fifo, false), std::pair(std::string("/dev/null"), false),
+                                     std::pair(dir.path(), false), std::pair(dir.write("old", "y"), true),
+                                     std::pair(dir.file("nowhere"), true)}) {
+    CAPTURE(to);
+    const std::string link = dir.file("link");
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink(to, link);
+    const Status done = files->rename(dir.write("new", "x"), link);
+    CHECK(done.ok() == replaced);
+    if (!done.ok()) CHECK_THAT(done.error().message, Catch::Contains(link) && Catch::Contains("not a regular file"));
+    CHECK(std::filesystem::is_symlink(link) == !replaced);
+  }
+  CHECK(TemporaryDirectory::read(dir.file("old")) == "y");
   struct stat info;
   REQUIRE(::lstat(fifo.c_str(), &info) == 0);
   CHECK(S_ISFIFO(info.st_mode));
