@@ -327,10 +327,11 @@ Status check_target(const CheckpointTarget& target, const std::string& path) {
   if (target.kind == CheckpointKind::kBundle) return {};
   if (std::filesystem::is_directory(target.path, ignored))
     return invalid_argument("checkpoint {} cannot be written: it is a folder", in_quotes(path));
-  // What reads a checkpoint takes the one of several files where there is one, and files of such names for a part of it.
+  // What reads a checkpoint takes the one of several files where there is one, and files of such names for a part of
+  // it.
   if (!bundle_prefix(target.path).empty())
-    return invalid_argument("checkpoint {} cannot be written as {}: its name is that of a file of {}",
-                            in_quotes(path), to_string(target.kind), to_string(CheckpointKind::kBundle));
+    return invalid_argument("checkpoint {} cannot be written as {}: its name is that of a file of {}", in_quotes(path),
+                            to_string(target.kind), to_string(CheckpointKind::kBundle));
   if (std::filesystem::exists(bundle_index(target.path), ignored))
     return invalid_argument("checkpoint {} cannot be written as {}: {} is there, which would be read in its stead",
                             in_quotes(path), to_string(target.kind), in_quotes(bundle_index(target.path)));

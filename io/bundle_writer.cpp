@@ -3,8 +3,8 @@
 //  1. The index of a prefix is one that was whole and on the disk, and so were the data files that it names.
 //  2. Data get a name that was free. Those of the index before go when its successor is on the disk.
 // So where "-of-00001" is in use, data begin as "-of-00002". Once they are in place they get the usual name by a second
-// name, a second index and the removal of the first name, each of which keeps to the above. Of several saves at once each
-// does all that in its turn, since it names and removes by what it has seen in the folder.
+// name, a second index and the removal of the first name, each of which keeps to the above. Of several saves at once
+// each does all that in its turn, since it names and removes by what it has seen in the folder.
 #include <algorithm>
 #include <filesystem>
 #include <set>

@@ -17,20 +17,30 @@ Progress::Progress(int epochs, int64_t images_per_epoch, int64_t images_done)
 void Progress::begin(int epoch) {
   epoch_ = epoch;
   begun_ = Clock::now();
-  loss_sum_ = accuracy_sum_ = 0;
-  steps_ = epoch_images_ = 0;
+  steps_.clear();
+  epoch_images_ = 0;
 }
 
 void Progress::step(float loss, float accuracy, int64_t images) {
-  const double weight = std::max(0.02, 1. / static_cast<double>(++steps_));
+  steps_.push_back({loss, accuracy, images});
+  const double weight = std::max(0.02, 1. / static_cast<double>(steps_.size()));
   loss_ += weight * (loss - loss_);
   accuracy_ += weight * (accuracy - accuracy_);
-  loss_sum_ += loss;
-  accuracy_sum_ += accuracy;
   images_ += images;
   epoch_images_ += images;
   const auto pause = terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(5000);
   if (Clock::now() - drawn_ >= pause) draw();
+}
+
+void Progress::go_back(int64_t images) {
+  images_ -= images;
+  for (; images > 0 && !steps_.empty(); steps_.pop_back()) images -= steps_.back().images;
+}
+
+double Progress::mean(float Step::*what) const {
+  double sum = 0;
+  for (const Step& step : steps_) sum += step.*what;
+  return steps_.empty() ? 0 : sum / static_cast<double>(steps_.size());
 }
 
 double Progress::images_per_second() const {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 class Progress {
  public:
@@ -12,26 +13,31 @@ class Progress {
 
   /// Takes in one step of `images` images.
   void step(float loss, float accuracy, int64_t images);
-  /// So many images come once more.
-  void go_back(int64_t images) { images_ -= images; }
+  /// So many images come once more: what the epoch's latest steps made of them is forgotten.
+  void go_back(int64_t images);
   /// A new epoch (from 0) begins to be measured.
   void begin(int epoch);
   /// Removes the bar, so that a line can be printed.
   void clear();
 
-  double loss() const { return steps_ ? loss_sum_ / static_cast<double>(steps_) : 0; }          // of this epoch
-  double accuracy() const { return steps_ ? accuracy_sum_ / static_cast<double>(steps_) : 0; }  // of this epoch
-  double images_per_second() const;                                                             // of this epoch
+  double loss() const { return mean(&Step::loss); }          // of this epoch
+  double accuracy() const { return mean(&Step::accuracy); }  // of this epoch
+  double images_per_second() const;                          // of this epoch
   int64_t images() const { return images_; }
 
  private:
+  struct Step {
+    float loss, accuracy;
+    int64_t images;
+  };
   void draw();
+  double mean(float Step::*what) const;
 
   int epochs_, epoch_ = 0;
   int64_t per_epoch_, images_;
   bool terminal_;
   Clock::time_point begun_, drawn_;
-  double loss_sum_ = 0, accuracy_sum_ = 0;  // of the epoch
-  double loss_ = 0, accuracy_ = 0;          // of the latest steps
-  int64_t steps_ = 0, epoch_images_ = 0;
+  std::vector<Step> steps_;         // of the epoch
+  double loss_ = 0, accuracy_ = 0;  // of the latest steps
+  int64_t epoch_images_ = 0;        // those that came more than once too
 };

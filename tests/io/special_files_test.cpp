@@ -55,9 +55,9 @@ TEST_CASE("writing to a FIFO that nobody reads, or over what is not a file, is a
   const Status renamed = files->rename(dir.write("new", "x"), fifo);
   CHECK_THAT(renamed.error().message, Catch::Contains(fifo) && Catch::Contains("a FIFO"));
   // Nor is a link to such replaced, but one to a file or to nothing is.
-  for (const auto& [to, replaced] : {std::pair(fifo, false), std::pair(std::string("/dev/null"), false),
-                                     std::pair(dir.path(), false), std::pair(dir.write("old", "y"), true),
-                                     std::pair(dir.file("nowhere"), true)}) {
+  for (const auto& [to, replaced] :
+       {std::pair(fifo, false), std::pair(std::string("/dev/null"), false), std::pair(dir.path(), false),
+        std::pair(dir.write("old", "y"), true), std::pair(dir.file("nowhere"), true)}) {
     CAPTURE(to);
     const std::string link = dir.file("link");
     std::filesystem::remove(link);
