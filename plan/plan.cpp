@@ -461,8 +461,7 @@ Status Planner::close() {
     begin_costs(draft.plan);
     plan_->partitions.push_back(std::move(draft.plan));
   }
-  // What a caller feeds while a step runs may depend on what came out of a loop.
-  if (!context_.partial) order_loops(*plan_, *step_, frames_);
+  order_loops(*plan_, *step_, frames_);
   return {};
 }
 

@@ -18,6 +18,13 @@ void Planner::find_needs() {
     while (port < node.num_outputs() && step_->is_fed({&node, port})) ++port;
     return port > 0 && port == node.num_outputs();
   };
+  // A loop comes to its end only once all that it is entered with has come.
+  std::optional<Frames> frames;
+  if (auto found = find_frames(*step_); found.ok()) frames = std::move(*found);  // else the plan will say why
+  std::vector<std::vector<const Node*>> enters(frames ? frames->frames.size() : 0);
+  if (frames && frames->loops())
+    for (const Node* node : step_->nodes())
+      if (flow_of(*node) == ControlFlow::kEnter) enters[static_cast<size_t>(frames->of_output(*node))].push_back(node);
   PartialPlan& partial = *plan_->partial;
   partial.needs.resize(plan_->fetches.size());
   for (size_t i = 0; i < plan_->fetches.size(); ++i) {
@@ -43,6 +50,8 @@ void Planner::find_needs() {
       step_->for_each_control(node, [&](const Output& before) {
         if (!wholly_fed(*before.node)) run(*before.node);
       });
+      if (frames && flow_of(node) == ControlFlow::kExit)
+        for (const Node* enter : enters[static_cast<size_t>(frames->of[static_cast<size_t>(node.id())])]) run(*enter);
     }
     std::ranges::sort(needs);
   }

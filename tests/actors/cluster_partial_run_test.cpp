@@ -195,6 +195,24 @@ TEST_CASE("loops and branches cut at random run in parts") {
   }
 }
 
+TEST_CASE("what comes out of a loop of another task needs all that the loop is entered with") {
+  FakeCluster cluster;
+  Chain t(*cluster.client);
+  const Outputs last = while_loop(
+      t.second, {t.x, t.y},
+      [](const Scope& s, const Outputs& v) {
+        return s.op("Less", {v[0], s.constant(4.f)});
+      },
+      [](const Scope& s, const Outputs& v) {
+        return Outputs{s.op("AddV2", {v[0], s.constant(1.f)}), s.op("AddV2", {v[1], v[1]})};
+      });
+  REQUIRE(t.scope.ok());
+  PartialRun run = begin(*t.session, {t.x, t.y}, last, {}, {.deadline = 20s});
+  refused(run.run({{t.x, f(1)}}, last[0]), Code::kInvalidArgument, "'y:0'");
+  CHECK(one(run.run({{t.x, f(1)}, {t.y, f(1)}}, last[0])) == 4);
+  CHECK(one(run.run({}, last[1])) == 8);
+}
+
 TEST_CASE("a fetch of another task that is dead is an error with its name") {
   FakeCluster cluster;
   Chain t(*cluster.client);

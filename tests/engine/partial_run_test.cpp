@@ -189,6 +189,28 @@ TEST_CASE("branches and loops run in parts", "[partial_run]") {
   }
 }
 
+TEST_CASE("what comes out of a loop needs all that the loop is entered with", "[partial_run]") {
+  TestEngine t;
+  const Output n = t.placeholder(DType::kInt32, {}, "n"), x = t.placeholder(DType::kFloat32, {}, "x");
+  const Output y = t.placeholder(DType::kFloat32, {}, "y");
+  const auto last = while_loop(
+      t.scope, {t.scope.constant(0), x, y},
+      [&](const Scope& s, const std::vector<Output>& v) {
+        return s.op("Less", {v[0], n});
+      },
+      [&](const Scope& s, const std::vector<Output>& v) {
+        return std::vector{s.op("AddV2", {v[0], s.constant(1)}), s.op("Neg", {v[1]}), s.op("AddV2", {v[2], v[1]})};
+      });
+  const Output doubled = t.scope.op("AddV2", {last[1], last[1]});
+  REQUIRE(t.scope.ok());
+  for (const int times : {0, 3, 30}) {  // more than may overlap
+    PartialRun run = begin(t, {n, x, y}, {doubled, last[2]}, {}, {.deadline = std::chrono::seconds(20)});
+    refused(run.run({{n, Tensor::scalar(times)}, {x, f(1)}}, doubled), Code::kInvalidArgument, "'y:0'");
+    CHECK(one(run.run({{n, Tensor::scalar(times)}, {x, f(1)}, {y, f(5)}}, doubled)) == (times % 2 ? -2 : 2));
+    CHECK(one(run.run({}, last[2])) == 5 + times % 2);
+  }
+}
+
 TEST_CASE("any split of a random graph gives what one run gives", "[partial_run]") {
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
