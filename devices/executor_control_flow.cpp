@@ -165,10 +165,10 @@ void Executor::enter(StepState& s, Ready at, bool dead) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
   const uint32_t frame = node.enter.frame;
-  auto child = std::ranges::find(in.children, frame, [&](uint32_t loop) { return s.loops[loop]->frame; });
+  const auto child = in.child(frame);
   uint32_t loop;
-  if (child != in.children.end()) {
-    loop = *child;
+  if (child != in.children.end() && child->frame == frame) {
+    loop = child->loop;
   } else {
     if (s.spare_loops.empty()) {
       s.spare_loops.push_back(static_cast<uint32_t>(s.loops.size()));
@@ -181,7 +181,7 @@ void Executor::enter(StepState& s, Ready at, bool dead) {
     s.loops[loop]->parent = at.iteration;
     s.loops[loop]->enters = s.plan->frames[frame].enters;
     s.loops[loop]->in_order = goes_in_order(s, frame);
-    in.children.push_back(loop);
+    in.children.insert(child, {frame, loop});
     ++(at.iteration == 0 ? s.left : in.outstanding);
     add_iteration(s, loop);
   }
@@ -297,9 +297,9 @@ std::optional<uint32_t> Executor::find_iteration(const StepState& s, uint32_t fr
   if (path.empty()) return 0;
   const auto parent = find_iteration(s, s.plan->frames[frame].parent, path.first(path.size() - 1));
   if (!parent) return {};
-  for (const uint32_t loop : s.iterations[*parent]->children) {
-    const Loop& l = *s.loops[loop];
-    if (l.frame != frame) continue;
+  Iteration& around = *s.iterations[*parent];
+  if (const auto child = around.child(frame); child != around.children.end() && child->frame == frame) {
+    const Loop& l = *s.loops[child->loop];
     const uint32_t after_first = path.back() - s.iterations[l.iterations.front()]->number;
     if (after_first < l.iterations.size()) return l.iterations[after_first];
   }
@@ -343,7 +343,7 @@ void Executor::end_loop(StepState& s, uint32_t loop) {
   s.spare_iterations[l.frame].push_back(last);
   for (uint32_t spare : s.spare_iterations[l.frame])
     if (s.iterations[spare]->serial == l.serial) s.iterations[spare]->clear_invariants(s.plan->frames[l.frame]);
-  const uint32_t parent = l.parent;
+  const uint32_t parent = l.parent, frame = l.frame;
   const std::vector<uint32_t>& exits = s.plan->frames[l.frame].exits;
   for (const uint32_t exit : exits) {
     if (l.exited.size() == exits.size()) break;
@@ -353,7 +353,8 @@ void Executor::end_loop(StepState& s, uint32_t loop) {
   }
   l = Loop();
   s.spare_loops.push_back(loop);
-  std::erase(s.iterations[parent]->children, loop);
+  Iteration& around = *s.iterations[parent];
+  around.children.erase(around.child(frame));
   if (parent == 0) --s.left;
   else settle(s, parent);
 }

@@ -63,6 +63,12 @@ template <class T> struct InLines {
   bool operator==(const InLines&) const { return true; }
 };
 
+/// A loop under way: an index into StepState::loops.
+struct ChildLoop {
+  uint32_t frame = 0;
+  uint32_t loop = 0;
+};
+
 /// One iteration of a frame. Nodes and slots are counted within the frame.
 struct Iteration {
   uint32_t first_node = 0;                      // of the frame
@@ -70,8 +76,8 @@ struct Iteration {
   int32_t* uses = nullptr;                      // readers left, by slot
   std::vector<Tensor, InLines<Tensor>> values;  // by slot
   // With control flow:
-  int32_t* dead = nullptr;         // by node: whether it will not run; of a waiting Merge, how many inputs are dead
-  std::vector<uint32_t> children;  // loops under way that were entered from here, indices into StepState::loops
+  int32_t* dead = nullptr;          // by node: whether it will not run; of a waiting Merge, how many inputs are dead
+  std::vector<ChildLoop> children;  // loops under way that were entered from here, by frame
   // Of a loop:
   uint32_t frame = 0;        // index into PartitionPlan::frames
   uint32_t loop = 0;         // index into StepState::loops
@@ -100,6 +106,10 @@ struct Iteration {
       if (--uses[inputs[i]] == 0) values[inputs[i]].reset();
     for (uint32_t i = node.first_output; i < node.first_output + node.num_outputs; ++i)
       if (uses[i] == 0) values[i].reset();
+  }
+  /// Where the loop of that frame is among the children, or would be.
+  std::vector<ChildLoop>::iterator child(uint32_t loop_frame) {
+    return std::ranges::lower_bound(children, loop_frame, {}, &ChildLoop::frame);
   }
   /// Lets go of what is left but what the next iteration of the loop will hold as well.
   void clear(const FramePlan& plan) { clear(0, plan.num_values); }

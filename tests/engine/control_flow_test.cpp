@@ -169,6 +169,43 @@ TEST_CASE("loops nest, and use what is outside of them") {
   CHECK(t.number({{n, f(0)}, {step, f(2)}}, total) == 0);
 }
 
+TEST_CASE("of many loops at once, beside one another and in one another, each has its own values") {
+  Flow t;
+  const Output limit = t.scalar("limit");
+  const auto many = [&](const Scope& s, Output value, int loops) {
+    Outputs sums;
+    for (int i = 0; i < loops; ++i) {
+      const Output to = i % 3 == 0 ? s.op("AddV2", {value, s.constant(static_cast<float>(i % 5))}) : value;
+      sums.push_back(count(s, to)[1]);
+    }
+    return s.op("AddN", sums, {{"N", int64_t{loops}}});
+  };
+  const Output beside = many(t.scope, limit, 300);
+  const Output within = while_loop(
+      t.scope, {t.scope.constant(0.f), t.scope.constant(0.f)},
+      [&](const Scope& s, const Outputs& v) {
+        return s.op("Less", {v[0], limit});
+      },
+      [&](const Scope& s, const Outputs& v) {
+        return Outputs{s.op("AddV2", {v[0], s.constant(1.f)}), s.op("AddV2", {v[1], many(s, v[0], 20)})};
+      })[1];
+  REQUIRE(t.scope.ok());
+  const auto expected = [](int value, int loops) {
+    int sum = 0;
+    for (int i = 0; i < loops; ++i) {
+      const int to = value + (i % 3 == 0 ? i % 5 : 0);
+      sum += to * (to - 1) / 2;
+    }
+    return sum;
+  };
+  for (const int to : {0, 1, 4, 7}) {
+    CHECK(t.number({{limit, f(static_cast<float>(to))}}, beside) == static_cast<float>(expected(to, 300)));
+    int sum = 0;
+    for (int i = 0; i < to; ++i) sum += expected(i, 20);
+    CHECK(t.number({{limit, f(static_cast<float>(to))}}, within) == static_cast<float>(sum));
+  }
+}
+
 TEST_CASE("a cond in a loop chooses in each iteration; a loop in a branch not taken does not run") {
   Flow t;
   const Output start = t.scalar(), two = t.scope.constant(2.f), one = t.scope.constant(1.f);
