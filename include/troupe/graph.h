@@ -84,7 +84,7 @@ class Node {
 struct NodeSpec {
   std::string op;
   std::string name;                 // must be new in the graph; see Graph::unique_name
-  std::vector<Output> inputs = {};  // of a Merge, one may be empty: Graph::close_loop gives it
+  std::vector<Output> inputs = {};  // of a Merge, one behind the first may be empty: Graph::close_loop gives it
   Attrs attrs = {};  // type attributes may be left out where the inputs tell them, others where they have a default
   std::vector<const Node*> control_inputs = {};
   std::string device = {};
