@@ -230,6 +230,14 @@ bool Executor::is_for_lent_thread(const StepState& s, uint32_t node) const {
   return info_.threads == 1 && cost > 0 && cost <= PartitionPlan::kHeavyNs;
 }
 
+bool Executor::is_timed(const StepState& s, Ready at) {
+  if (s.call->trace || !s.plan->control_flow) return true;
+  const Iteration& in = *s.iterations[at.iteration];
+  if (in.dead[at.node - in.first_node]) return false;  // it does not run
+  if (at.iteration == 0) return true;
+  return s.plan->nodes[at.node].kind < NodeKind::kSwitch && s.firings[at.node] < kTimedFirings;
+}
+
 StepState* Executor::next_step(Turn turn) {
   StepState* first = nullptr;
   int priority = 0;
@@ -300,7 +308,8 @@ int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fi
       continue;
     }
     ++fired;
-    if (s.timed) {
+    s.timing = s.timed && is_timed(s, at);
+    if (s.timing) {
       const int64_t before = outbox_.now_ns();
       double bytes = 0;
       const bool done = fire(s, at);
@@ -316,7 +325,6 @@ int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fi
         if (s.call->trace && s.plan->nodes[at.node].kind != NodeKind::kWait)
           trace(s, at.node, kind_of_firing(s.plan->nodes[at.node].kind, at_host), before, now);
       }
-      if (!s.call->trace && --s.timings_left == 0) s.timed = false;
     } else {
       if (fire(s, at)) complete(s, at);
       if (heavy || --until_clock <= 0) {
@@ -485,7 +493,7 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
   if (s.call->failed()) return stop(s), false;
   Iteration& in = *s.iterations[at.iteration];
   ResourceUse use{node.resource, {}, info_.allocator, {index_, s.call->id, at.node, at.iteration}};
-  use.timed = s.timed && device_.traits.direct;
+  use.timed = s.timing && device_.traits.direct;
   use.timer = timer_for(s);
   use.gpu = info_.gpu;
   if (!spare_lists_.empty()) {
@@ -531,7 +539,7 @@ void Executor::fire_blocking(StepState& s, Ready at, const PlanNode& node) {
 
 void Executor::complete(StepState& s, Ready at) {
   const PartitionPlan& plan = *s.plan;
-  if (plan.control_flow) return complete_control(s, at, false, -1, s.timed ? AtOnce::kNone : AtOnce::kControl);
+  if (plan.control_flow) return complete_control(s, at, false, -1, s.timing ? AtOnce::kNone : AtOnce::kControl);
   Iteration& in = *s.iterations[0];
   const PlanNode& node = plan.nodes[at.node];
   in.let_go(node, plan.input_slots.data() + node.first_input);

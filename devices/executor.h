@@ -88,6 +88,8 @@ class Executor {
   static constexpr size_t kMostActive = 64;
   /// Nodes between two looks at the clock.
   static constexpr int kClockEvery = 64;
+  /// Firings of a node of a loop that are timed in a step, where not all are.
+  static constexpr uint32_t kTimedFirings = 4;
   /// What a run() takes for each active step beside firing nodes.
   static constexpr int64_t kLookNs = 400;
 
@@ -144,6 +146,8 @@ class Executor {
   bool fire(StepState& s, Ready at);
   /// Runs the kernel of a node here and looks at what it puts out; false: the step has failed.
   bool compute(StepState& s, Iteration& in, const PlanNode& node, uint32_t index);
+  /// Of a step that is timed: whether this firing is.
+  static bool is_timed(const StepState& s, Ready at);
   /// Whether a lent thread may run the kernel of a node.
   bool is_for_lent_thread(const StepState& s, uint32_t node) const;
   /// Has the device run a node.

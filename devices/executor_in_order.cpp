@@ -89,8 +89,9 @@ bool Executor::compute_in_order(StepState& s, Iteration& in, uint32_t index, int
   const PartitionPlan& plan = *s.plan;
   const PlanNode& node = plan.nodes[index];
   const uint32_t* const inputs = plan.input_slots.data() + node.first_input;
+  const bool timing = s.timed && s.firings[index] < kTimedFirings;
   if (!s.firings.empty()) ++s.firings[index];
-  if (!s.timed) [[likely]] {
+  if (!timing) [[likely]] {
     if (!compute(s, in, node, index)) return false;
     in.let_go(node, inputs);
     return true;
@@ -102,7 +103,6 @@ bool Executor::compute_in_order(StepState& s, Iteration& in, uint32_t index, int
   now = outbox_.now_ns();
   measure(plan, index, now - before, bytes);
   learn_cost(plan.cost_ns[index], now - before);
-  if (--s.timings_left == 0) s.timed = false;
   return true;
 }
 

@@ -46,7 +46,7 @@ bool Executor::fire_wait(StepState& s, Ready at) {
 }
 
 std::shared_ptr<WorkTimer> Executor::timer_for(StepState& s) const {
-  if (!s.timed || !device_.traits.runs_on) return nullptr;
+  if (!s.timing || !device_.traits.runs_on) return nullptr;
   if (s.timers.size() - s.timers_read >= kMostTimers) read_timers(s);
   if (s.timers.size() - s.timers_read >= kMostTimers) return nullptr;
   std::shared_ptr<WorkTimer> timer = device_.timer();

@@ -126,7 +126,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   const int64_t nth = plan.started++;
   const bool measured = nth > 0 && (nth <= plan.timed_steps || nth % kTimedEvery == 0);
   s->timed = measured || call->trace;
-  s->timings_left = plan.size();
+  s->timing = s->timed;
   s->firings.clear();
   if (s->timed || device_.traits.counts_always) begin_counting(*s);
   for (auto [feed, slot] : plan.feeds) in.values[slot] = call->feeds[feed];

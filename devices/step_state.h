@@ -181,9 +181,9 @@ struct StepState {
   Mark mark = Mark::kNotAsked;     // of a device that runs on: whether all that it has run of the step is done
   /// What waits to be looked at for NaN and infinities, by node and iteration: which output is at the host.
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> checked;
-  bool held = false;          // has sent more than a task takes now: nothing more fires until Executor::may_send()
-  bool timed = false;         // every node of this step is timed, but in loops only the first times
-  uint32_t timings_left = 0;  // until it is not any more
+  bool held = false;    // has sent more than a task takes now: nothing more fires until Executor::may_send()
+  bool timed = false;   // every node of this step is timed, but in loops only the first times
+  bool timing = false;  // so is the one at work
   // Of a device that runs on:
   std::vector<TimedNode> timers;  // of nodes that are timed
   size_t timers_read = 0;         // so many of them from the first on have been read

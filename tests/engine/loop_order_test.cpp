@@ -9,6 +9,7 @@
 #include "tests/engine/random_loops.h"
 #include "tests/repeats.h"
 #include "troupe/control_flow.h"
+#include "troupe/cost_model.h"
 #include "troupe/trace.h"
 
 using namespace troupe;
@@ -210,6 +211,39 @@ TEST_CASE("loops that go on for ever leave the device to other steps, and end by
   cancel.cancel();
   for (auto& result : endless) refused(result.get(), Code::kCancelled);
   CHECK(number(t.value({{x, f(3)}}, sum)) == 3 + 49 * 25);
+}
+
+TEST_CASE("a step that is timed measures what comes after long loops as well") {
+  const bool by_counts = GENERATE(false, true);
+  TestEngine t;
+  const Output n = t.placeholder(DType::kInt32, PartialShape::scalar(), "n");
+  const Output x = t.placeholder(DType::kFloat32, PartialShape::scalar());
+  Output y = x;
+  for (const char* name : {"first", "second"}) {
+    y = counted(
+        t.scope, n, y, [](const Scope& s, Output, Output value) { return s.named("neg").op("Neg", {value}); }, name)[1];
+    y = t.scope.named(std::string("after_") + name).op("Sin", {y});
+  }
+  REQUIRE(t.scope.ok());
+  SessionOptions options;
+  if (by_counts) options.priority = [](const Node&) { return 1; };
+  Session session(*t.engine, t.graph, options);
+  for (int i = 0; i < 4; ++i) REQUIRE(session.run({{n, Tensor::scalar(300)}, {x, f(1)}}, {y}).ok());
+  const CostModel costs = session.costs();
+  for (const char* name : {"after_first", "after_second"}) {
+    INFO(name);
+    const MeasuredCost* cost = costs.find(name, "cpu");
+    REQUIRE(cost);
+    CHECK(cost->steps == 3);
+    CHECK(cost->firings == 1);
+  }
+  for (const char* name : {"first/body/neg", "second/body/neg"}) {
+    INFO(name);
+    const MeasuredCost* cost = costs.find(name, "cpu");
+    REQUIRE(cost);
+    CHECK(cost->firings == 300);
+    CHECK(cost->steps < 100);  // the first of each step
+  }
 }
 
 TEST_CASE("a loop begins when the last value that it is entered with has come") {
