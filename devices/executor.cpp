@@ -180,7 +180,8 @@ bool Executor::run(int64_t quantum_ns, Turn turn) {
   int64_t now = begin, counted_until = begin;
   const auto count = [&] {
     counters_.busy_ns.fetch_add(now - std::exchange(counted_until, now), std::memory_order_relaxed);
-    counters_.nodes.fetch_add(fired - std::exchange(counted, fired), std::memory_order_relaxed);
+    counters_.nodes.fetch_add(fired - std::exchange(counted, fired) + std::exchange(fired_at_once_, 0),
+                              std::memory_order_relaxed);
   };
   for (size_t i = 0; i < active_.size();)
     if (!finish_if_done(*active_[i])) ++i;

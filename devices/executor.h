@@ -270,9 +270,10 @@ class Executor {
     int64_t begin_ns;
   };
   std::optional<Work> work_;
-  Choices choices_;       // of a run() with many active steps
-  size_t turn_ = 0;       // index into active_ of the step whose cheap nodes come first
-  int64_t refusals_ = 0;  // of the device's allocator that an error has told of
+  Choices choices_;            // of a run() with many active steps
+  int64_t fired_at_once_ = 0;  // not through a queue, and not yet counted
+  size_t turn_ = 0;            // index into active_ of the step whose cheap nodes come first
+  int64_t refusals_ = 0;       // of the device's allocator that an error has told of
   bool uses_gathered_ = false;
   std::vector<std::vector<Tensor>> spare_lists_;  // empty, of answers, for the inputs of requests
   int64_t waiting_since_ = 0;                     // for input, with nothing else to do; 0: not

@@ -113,6 +113,7 @@ void Executor::tell_successors(StepState& s, Ready at, uint32_t iteration, bool 
         continue;
       }
     }
+    ++fired_at_once_;
     if (iteration > 0) ++in.outstanding;
     if (kind == NodeKind::kNextIteration) next_iteration(s, {to, iteration}, AtOnce::kMerges);
     else fire_control(s, {to, iteration});

@@ -73,11 +73,13 @@ int64_t Executor::run_in_order(StepState& s, Ready at, int64_t now, int64_t unti
       if (!compute_in_order(s, in, node, now)) return outbox_.now_ns();
     }
     if (!l.goes_on) {
+      fired += std::ssize(order.merges) + std::ssize(order.switches);
       const auto goes_on = decide_in_order(s, in, order);
       if (goes_on == false) exit_in_order(s, in);
       if (goes_on != true) return outbox_.now_ns();
       l.goes_on = true;
     } else {
+      fired += std::ssize(order.nexts);
       hand_on_in_order(*s.plan, in, frame);
       l.goes_on = false;
       l.at = 0;
