@@ -330,12 +330,13 @@ void Engine::Impl::called(const std::function<void()>& callback) const {
 }
 
 void Engine::Impl::shut_down() {
-  if (ended_.exchange(true) || !directory) return;
-  // Of a task it is others whose steps end with it.
+  if (ended_ || !directory) return;
+  // Of a task it is others whose steps end with it. First: whoever asks meanwhile is to see a task that ends.
   const bool alone = task == kAlone;
   if (worker)
     worker->close(alone ? make_error(Code::kCancelled, "the engine is being destroyed")
                         : make_error(Code::kUnavailable, "{} ends", task));
+  if (ended_.exchange(true)) return;
   directory->shut();
   for (const StepRef& step : directory->steps.running())
     abort_step(step, make_error(Code::kCancelled, "the engine is being destroyed"), *directory);

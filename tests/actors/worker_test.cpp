@@ -164,6 +164,15 @@ TEST_CASE("what is asked of a task that ends fails because it ends, whatever is 
   }
 }
 
+TEST_CASE("a task that ends answers its clients before its engine has ended, and so with its own end") {
+  Left t;
+  t.end_old_step();
+  bool goes_on = false;
+  t.worker().run(kNext, {.program = 1, .done = [&](const PartEnd&) { goes_on = t.impl->status().ok(); }});
+  t.impl->shut_down();
+  CHECK(goes_on);
+}
+
 TEST_CASE("what comes for a client after it has gone is dropped when the next one comes") {
   Left t;
   t.end_old_step();
