@@ -32,7 +32,7 @@ Trainer::Impl::~Impl() {
   auto watch = std::move(watch_);
   lock.unlock();
   watch.reset();
-  for (const Taken& taken : wanted) taken({make_error(Code::kCancelled, "the trainer is being destroyed")});
+  tell(wanted, make_error(Code::kCancelled, "the trainer is being destroyed"));
   all_steps_.cancel();
   update_step.cancel();
   lock.lock();
@@ -120,7 +120,8 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
   };
   take_stop();
   if (recovers() && !kept_->snapshot) keep_snapshot();
-  next_kept_ = later(Clock::now(), snapshot_interval(options_.recovery, took_));
+  // When it was due in the runs before it is due in this one: short runs keep snapshots, too.
+  next_kept_ = std::min(next_kept_, later(Clock::now(), snapshot_interval(options_.recovery, took_)));
   last_update_ = Clock::now();
   if (!std::exchange(input_started_, true) && !broken_) enqueue_next(0, launches);
   schedule(launches);

@@ -42,7 +42,7 @@ class Trainer::Impl {
  public:
   using Prepared = std::shared_ptr<Session::Prepared>;
   using Launches = std::vector<std::function<void()>>;
-  /// Nothing: it is to be asked for again.
+  /// Nothing: it is to be asked for again. Empty where nobody is told: what is kept to go back to.
   using Taken = std::function<void(std::optional<Result<Snapshot>>)>;
   enum class Phase { kReady, kComputing, kAwaitingToken, kAside };
   struct Replica {
@@ -192,6 +192,14 @@ class Trainer::Impl {
   bool between_updates() const;
   /// Whether nothing may begin that changes variables: a snapshot is taken, or will be at once.
   bool held() const;
+  /// Whether somebody waits for a snapshot, on_step perhaps.
+  bool is_awaited() const {
+    return std::ranges::any_of(wanted_, [](const Taken& taken) { return taken != nullptr; });
+  }
+  static void tell(const std::vector<Taken>& wanted, const std::optional<Result<Snapshot>>& snapshot) {
+    for (const Taken& taken : wanted)
+      if (taken) taken(snapshot);
+  }
   /// Takes the snapshots that are wanted.
   void take_snapshots(Launches& launches);
   /// `keeps`: it has the first update after a loss.
@@ -235,9 +243,7 @@ class Trainer::Impl {
   void take_back(Replica& r);
   /// Whether that update has been made.
   bool is_to_keep() const { return keeps_next_ && step() > kept_->step; }
-  void keep_snapshot() {
-    wanted_.push_back([](const auto&) {});
-  }
+  void keep_snapshot() { wanted_.emplace_back(); }
   /// When run() has something to do by itself.
   Clock::time_point next_wake() const;
   /// Does that.
@@ -273,7 +279,8 @@ class Trainer::Impl {
   /// The next update is kept before another one begins: after a loss, so that those that come faster than snapshots do
   /// not keep a run from its end.
   bool keeps_next_ = false;
-  Clock::time_point lost_since_ = {}, next_kept_ = {}, last_update_ = {}, last_look_ = {}, taking_since_ = {};
+  Clock::time_point lost_since_ = {}, last_update_ = {}, last_look_ = {}, taking_since_ = {};
+  Clock::time_point next_kept_ = Clock::time_point::max();
   Clock::duration took_ = {};         // the last snapshot
   Clock::time_point asked_at_ = {};   // when the last call began that may wait for tasks
   int64_t failed_at_ = -1;            // the last step that failed though all tasks were there

@@ -15,7 +15,7 @@ int64_t Trainer::Impl::slowest() const {
 
 bool Trainer::Impl::may_compute(const Replica& r) const {
   if (r.phase != Phase::kReady || halted() || ended_ || withdrawing_ || held()) return false;
-  if (r.reports >= kMostReports && !(local() && !wanted_.empty())) return false;
+  if (r.reports >= kMostReports && !(local() && is_awaited())) return false;
   switch (options_.mode) {
     // The first step after the update at work is not begun while a snapshot is to be taken in between.
     case ReplicaMode::kHybrid: return done_ < target_ && ((wanted_.empty() && !keeps_next_) || r.local_step <= step());
@@ -79,7 +79,7 @@ void Trainer::Impl::schedule(Launches& launches) {
   if ((broken_ || gave_up_) && !wanted_.empty())
     launches.push_back([wanted = std::exchange(wanted_, {}),
                         out = goes_on_from_kept() ? std::optional<Result<Snapshot>>(*kept_->snapshot) : std::nullopt] {
-      for (const Taken& taken : wanted) taken(out);
+      tell(wanted, out);
     });
   if (is_to_keep() && !broken_ && !taking_ && wanted_.empty()) keep_snapshot();
   if (!wanted_.empty() && !taking_ && !closing_ && between_updates()) take_snapshots(launches);

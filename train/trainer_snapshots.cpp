@@ -146,10 +146,7 @@ void Trainer::Impl::snapshot_taken(Result<Snapshot> whole, Kept kept, bool keeps
     changed_.notify_all();  // run() waits for that
   }
   if (broken_) wanted_.insert(wanted_.end(), wanted.begin(), wanted.end());
-  else
-    launches.push_back([wanted, whole = std::move(whole)] {
-      for (const Taken& taken : wanted) taken(whole);
-    });
+  else launches.push_back([wanted, whole = std::move(whole)] { tell(wanted, whole); });
 }
 
 }  // namespace troupe::nn

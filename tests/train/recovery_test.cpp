@@ -198,6 +198,43 @@ TEST_CASE("a run keeps snapshots at its interval, also without on_step and after
   }
 }
 
+TEST_CASE("runs that are shorter than the interval keep snapshots at it, too") {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kInterval = std::chrono::milliseconds(200);
+  LossFixture f(2, kSyncMode, [&](TrainerOptions& o) { o.recovery.snapshot_interval = kInterval; });
+  for (const auto end = Clock::now() + 3 * kInterval; Clock::now() < end;) f.run(1);
+  f.kill(1);
+  f.start_missing();
+  f.run(1);
+  REQUIRE(f.told.size() == 2);
+  CHECK(f.told[1].back);
+  CHECK(f.told[1].step > 0);
+}
+
+TEST_CASE("local replicas run no further ahead of on_step for snapshots that nobody asks for") {
+  std::atomic<int64_t> read = 0;
+  const Dataset data = circle(512, 32).map([&](Element batch) {
+    ++read;
+    return batch;
+  });
+  LossFixture f(
+      2, kLocalMode,
+      [](TrainerOptions& o) {
+        o.local_steps = 10 * kMostReports;
+        o.recovery.snapshot_interval = std::chrono::nanoseconds(1);
+      },
+      data);
+  int64_t reported = 0, ahead = 0;
+  const Dataset tests = circle(512, 32, 1, 5);
+  f.run(1'000'000, [&](const StepReport&) {
+    if (++reported > kMostReports) return;
+    CHECK(f.trainer->evaluate(tests).ok());  // takes longer than some steps
+    ahead = std::max(ahead, read - reported);
+    if (reported == kMostReports) f.trainer->stop();
+  });
+  CHECK(ahead <= 2 * kMostReports + 32);  // those in queues and on the way to them, too
+}
+
 TEST_CASE("a run whose task is lost after each second update gets to its end") {
   constexpr int64_t kUpdates = 6;
   for (const Mode& mode : kAllModes) {
