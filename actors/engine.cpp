@@ -68,13 +68,13 @@ Result<std::shared_ptr<Engine::Impl>> Engine::Impl::make(EngineOptions options, 
                                                          std::string_view task) {
   choose_devices(options);
   TROUPE_RETURN_IF_ERROR(check_options(options));
-  if (!host) TROUPE_RETURN_IF_ERROR(check_threads(options));
   return guarded([&]() -> Result<std::shared_ptr<Impl>> {
     std::shared_ptr<Impl> impl(new Impl(host, task));
-    if (options.gpus.cards != 0) {
-      TROUPE_ASSIGN(impl->gpus, GpuDevices::make(options.gpus, impl->task));
-    }
     try {
+      if (options.gpus.cards != 0) {
+        TROUPE_ASSIGN(impl->gpus, GpuDevices::make(options.gpus, impl->task));
+      }
+      if (!host) TROUPE_RETURN_IF_ERROR(check_threads(options));  // the GPUs have theirs
       impl->start(std::move(options));
     } catch (const std::system_error& e) {
       return make_error(Code::kResourceExhausted, "the system refused the engine something: {}", e.what());
@@ -358,13 +358,22 @@ void Engine::Impl::shut_down() {
   if (caf::logger::current_logger() == &own_system_->logger()) caf::logger::set_current_actor_system(nullptr);
   // As it was made; and a thread of the user's that has a scoped_actor of the system keeps it from ending: then it ends
   // with that thread, behind our back.
-  auto ended = std::make_shared<std::promise<void>>();
-  std::future<void> end = ended->get_future();
-  std::thread([ended, system = std::move(own_system_), config = std::move(config_)]() mutable {
-    system.reset();
-    config.reset();
-    ended->set_value();
-  }).detach();
+  struct Ending {
+    void operator()() {
+      system.reset();
+      config.reset();
+      ended.set_value();
+    }
+    std::unique_ptr<caf::actor_system> system;
+    std::unique_ptr<caf::actor_system_config> config;
+    std::promise<void> ended;
+  };
+  const auto ending = std::make_shared<Ending>();
+  ending->system = std::move(own_system_);
+  ending->config = std::move(config_);
+  std::future<void> end = ending->ended.get_future();
+  // Without a thread to be had this one does it, and waits as long as it takes.
+  if (!guarded_call([&] { std::thread([ending] { (*ending)(); }).detach(); }).ok()) (*ending)();
   end.wait_for(kSystemEnd);
 }
 
@@ -387,7 +396,14 @@ Engine::~Engine() {
   if (!impl_->status().ok()) {
     new std::shared_ptr<Impl>(std::move(impl_));  // after fork(): what it has cannot be ended, only left
   } else if (impl_->on_own_thread()) {
-    std::thread([impl = std::move(impl_)] { impl->shut_down(); }).detach();  // in a callback, which the end waits for
+    // In a callback, which the end waits for. Without a thread to be had the engine is left as it is.
+    auto* const left = new std::shared_ptr<Impl>(std::move(impl_));
+    const auto end = [left] {
+      (*left)->shut_down();
+      delete left;
+    };
+    if (const Status begun = guarded_call([&] { std::thread(end).detach(); }); !begun.ok())
+      log_error("an engine that a callback destroys cannot be ended: {}", begun.error().message);
   } else {
     impl_->shut_down();
   }

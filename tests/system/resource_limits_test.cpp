@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <future>
 
 #include "tests/child.h"
 #include "tests/io/temporary_directory.h"
@@ -216,6 +217,40 @@ TEST_CASE("a process whose OpenMP is refused a thread ends with status 1, and a 
 }
 
 #endif
+
+TEST_CASE("child: destroys an engine when there are no more threads", "[.child]") {
+  if (argument_of_child() < 0) return;
+  become_another_user();
+  auto engine = Engine::create({.cpu_threads = {1, 1}});
+  if (!engine.ok()) end(kWrong, engine.error().str());
+  Graph graph((*engine)->ops());
+  const Scope scope(graph);
+  const Output y = scope.constant(1.f);
+  Session session(**engine, graph);
+  set_limit(RLIMIT_NPROC, 1);
+  const auto out = session.run(std::vector<Feed>{}, {y});
+  if (!out.ok()) end(kWrong, out.error().str());
+  if (argument_of_child() == 0) {
+    engine->reset();
+    const auto later = session.run(std::vector<Feed>{}, {y});
+    end(later.ok() ? kWrong : 0, later.ok() ? "ran" : later.error().str());
+  }
+  std::promise<void> destroyed;
+  session.run_async({}, {y}, {}, [&](const RunResult&) {
+    engine->reset();
+    destroyed.set_value();
+  });
+  destroyed.get_future().wait();
+  end(0, "destroyed");
+}
+
+TEST_CASE("an engine may be destroyed when the system gives no more threads, in a callback too") {
+  for (const int in_callback : {0, 1}) {
+    const Ended ended = run_child("child: destroys an engine when there are no more threads", in_callback);
+    INFO("status " << ended.status << ", signal " << ended.signal << ": " << ended.output);
+    CHECK(ended.status == 0);
+  }
+}
 
 TEST_CASE("child: opens files when there are no more", "[.child]") {
   if (argument_of_child() < 0) return;
