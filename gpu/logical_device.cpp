@@ -11,7 +11,11 @@ LogicalDevice::LogicalDevice(std::shared_ptr<Runtime> runtime, int card, Complet
     : runtime_(std::move(runtime)), completions_(completions), pinned_(std::move(pinned)), events_(*runtime_, card),
       timed_events_(std::make_shared<TimedEvents>(runtime_, card)) {}
 
-LogicalDevice::~LogicalDevice() = default;
+LogicalDevice::~LogicalDevice() {
+  // Their end waits for copies that could not be watched, before what these use goes.
+  in_stream_.reset();
+  out_stream_.reset();
+}
 
 Result<std::unique_ptr<LogicalDevice>> LogicalDevice::make(std::shared_ptr<Runtime> runtime, const Options& options,
                                                            std::shared_ptr<Blas> blas, std::shared_ptr<Dnn> dnn,
@@ -23,6 +27,8 @@ Result<std::unique_ptr<LogicalDevice>> LogicalDevice::make(std::shared_ptr<Runti
   TROUPE_ASSIGN(out->out_stream_, runtime->make_stream(options.card, true));
   TROUPE_ASSIGN(out->memory_,
                 DeviceMemory::make(runtime, out->compute_stream_, {.card = options.card, .limit = options.memory}));
+  for (Stream* stream : {out->compute_stream_.get(), out->in_stream_.get(), out->out_stream_.get()})
+    TROUPE_RETURN_IF_ERROR(completions.look_after(*stream));
   out->blas_ = std::move(blas);
   out->dnn_ = std::move(dnn);
   out->compute_.reset(new Compute{
