@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -123,20 +124,39 @@ Completions::~Completions() {
   }
 }
 
-uint64_t Completions::watch(Stream& stream, std::function<void(Status)> then) {
+std::shared_ptr<Completions::Queue> Completions::queue_of(Stream& stream) {
   const std::shared_ptr<Shared> shared = shared_;
-  std::shared_ptr<Queue> queue;
-  {
-    std::lock_guard guard(shared->mutex);
-    for (const auto& [of, known] : shared->queues)
-      if (of == &stream) queue = known;
-    if (!queue) {
-      queue = std::make_shared<Queue>();
-      shared->queues.emplace_back(&stream, queue);
-      if (shared->stopping) queue->ended = true;
-      else if (!shared->options.passive) queue->thread = std::thread([shared, queue] { shared->look_after(*queue); });
+  std::lock_guard guard(shared->mutex);
+  for (const auto& [of, known] : shared->queues)
+    if (of == &stream) return known;
+  auto queue = std::make_shared<Queue>();
+  shared->queues.emplace_back(&stream, queue);
+  if (shared->stopping) {
+    queue->ended = true;
+  } else if (!shared->options.passive) {
+    try {
+      queue->thread = std::thread([shared, queue] { shared->look_after(*queue); });
+    } catch (...) {
+      shared->queues.pop_back();  // nobody would look after it
+      throw;
     }
   }
+  return queue;
+}
+
+Status Completions::look_after(Stream& stream) {
+  try {
+    queue_of(stream);
+  } catch (const std::system_error& e) {
+    return make_error(Code::kResourceExhausted, "no thread to watch card {}: {}", shared_->options.card,
+                      e.code().message());
+  }
+  return {};
+}
+
+uint64_t Completions::watch(Stream& stream, std::function<void(Status)> then) {
+  const std::shared_ptr<Shared> shared = shared_;
+  const std::shared_ptr<Queue> queue = queue_of(stream);
   const uint64_t number = ++shared->calls;
   std::unique_lock lock(queue->mutex);
   Watched watched = shared->watch(stream, std::move(then));  // in the order in which the queue has them

@@ -30,6 +30,10 @@ class Completions {
   ~Completions();
   Completions(const Completions&) = delete;
 
+  /// Starts the thread of `stream`, so that watch() needs no more of the system; else the first watch() does, and
+  /// throws std::system_error where there is none. Error: kResourceExhausted.
+  Status look_after(Stream& stream);
+
   /// Has `then` called once all is done that `stream`, of the card, holds now. Each function is called once, those of a
   /// stream in the order of the calls, those of several streams perhaps at once. They may watch more. Not watch() calls
   /// them, unless one watches another stream while this is destroyed. The status: success; what kept the work from
@@ -44,6 +48,7 @@ class Completions {
   struct Watched;
   struct Queue;
   struct Shared;
+  std::shared_ptr<Queue> queue_of(Stream& stream);
   const std::shared_ptr<Shared> shared_;  // the threads keep it too
 };
 

@@ -6,12 +6,13 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 namespace troupe::gpu {
 
-/// Thread-safe. The thread begins with the first piece of work.
+/// Thread-safe. The thread begins with the first piece of work; where the system gives none, whoever posts works.
 class Staging {
  public:
   Staging() = default;
@@ -30,13 +31,21 @@ class Staging {
   void post(std::function<void()> work) {
     {
       const std::lock_guard lock(mutex_);
-      waiting_.push_back(std::move(work));
-      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+      if (begin()) waiting_.push_back(std::exchange(work, nullptr));
     }
-    changed_.notify_all();
+    if (work) work();
+    else changed_.notify_all();
   }
 
  private:
+  /// Whether there is a thread. Under the mutex.
+  bool begin() {
+    try {
+      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error&) {
+    }
+    return thread_.joinable();
+  }
   void run() {
     std::unique_lock lock(mutex_);
     for (;;) {

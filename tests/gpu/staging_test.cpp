@@ -6,6 +6,7 @@
 #include <future>
 #include <thread>
 
+#include "tests/child.h"
 #include "tests/gpu/fake_platform.h"
 #include "tests/repeats.h"
 #include "troupe/scope.h"
@@ -58,6 +59,33 @@ TEST_CASE("staging: work is done in order by one other thread, and what is left 
   CHECK(std::ranges::is_sorted(done));
   CHECK(by != std::this_thread::get_id());
   { Staging nothing_to_do; }
+}
+
+TEST_CASE("child: posts work when there are no threads", "[.child]") {
+  if (argument_of_child() < 0) return;
+  if (getuid() == 0 && (setgid(65'534) != 0 || setuid(65'534) != 0)) _exit(0);  // nothing binds this user
+  Staging staging;
+  const auto thread_of_work = [&] {
+    std::promise<std::thread::id> done;
+    staging.post([&] { done.set_value(std::this_thread::get_id()); });
+    return done.get_future().get();
+  };
+  const auto set_limit = [](rlim_t threads) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NPROC, &limit);
+    limit.rlim_cur = std::min(threads, limit.rlim_max);
+    setrlimit(RLIMIT_NPROC, &limit);
+  };
+  set_limit(1);
+  if (thread_of_work() != std::this_thread::get_id()) _exit(1);
+  set_limit(RLIM_INFINITY);
+  _exit(thread_of_work() == std::this_thread::get_id() ? 2 : 0);
+}
+
+TEST_CASE("staging: where the system gives no thread whoever posts does the work, and later ones get a thread") {
+  const Ended ended = run_child("child: posts work when there are no threads");
+  INFO("status " << ended.status << ", signal " << ended.signal << ": " << ended.output);
+  CHECK(ended.status == 0);
 }
 
 TEST_CASE("staging: work may post more, and what it holds goes when it is done") {
