@@ -30,8 +30,8 @@ class Completions {
   ~Completions();
   Completions(const Completions&) = delete;
 
-  /// Starts the thread of `stream`, so that watch() needs no more of the system; else the first watch() does, and
-  /// throws std::system_error where there is none. Error: kResourceExhausted.
+  /// Starts the thread of `stream`, so that watch() asks for none; else the first watch() does, and
+  /// throws std::system_error where the system refuses one. Error: kResourceExhausted.
   Status look_after(Stream& stream);
 
   /// Has `then` called once all is done that `stream`, of the card, holds now. Each function is called once, those of a
