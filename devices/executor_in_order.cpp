@@ -10,6 +10,16 @@
 #include "devices/measurements.h"
 
 namespace troupe {
+namespace {
+
+/// The value of a slot, for one of those that read it.
+Tensor read_slot(Iteration& in, uint32_t slot) {
+  Tensor value = in.take(slot);
+  if (--in.uses[slot] == 0) in.values[slot].reset();
+  return value;
+}
+
+}  // namespace
 
 bool Executor::goes_in_order(const StepState& s, uint32_t frame) const {
   // A trace shows each node, those of control flow too.
@@ -128,9 +138,7 @@ std::optional<bool> Executor::decide_in_order(StepState& s, Iteration& in, const
 
 void Executor::merge_in_order(Iteration& in, const LoopOrder& order, bool first) {
   for (const LoopOrder::Merge& merge : order.merges) {
-    const uint32_t from = first ? merge.entered : merge.handed_on;
-    Tensor value = in.take(from);
-    if (--in.uses[from] == 0) in.values[from].reset();
+    Tensor value = read_slot(in, first ? merge.entered : merge.handed_on);
     if (in.uses[merge.merged] > 0) in.values[merge.merged] = std::move(value);
   }
 }
@@ -139,9 +147,7 @@ void Executor::hand_on_in_order(const PartitionPlan& plan, Iteration& in, const 
   const int32_t* const uses = frame.counts.data() + frame.num_nodes;  // of the next iteration
   for (const uint32_t next : frame.order.nexts) {
     const PlanNode& node = plan.nodes[next];
-    const uint32_t from = plan.input_slots[node.first_input];
-    Tensor value = in.take(from);
-    if (--in.uses[from] == 0) in.values[from].reset();
+    Tensor value = read_slot(in, plan.input_slots[node.first_input]);
     if (uses[node.first_output] > 0) in.values[node.first_output] = std::move(value);
   }
   in.begin_uses(frame);
