@@ -189,20 +189,25 @@ bool Executor::run(int64_t quantum_ns, Turn turn) {
   // A turn fires nodes for as long as it takes to begin and end it, or each node would cost a look at all steps.
   const int64_t least = many && turn == Turn::kOwn ? kLookNs * static_cast<int64_t>(active_.size()) : 0;
   quantum_ns = std::max(quantum_ns, least);
-  if (many) gather(turn);
+  StepState* favourite = turn == Turn::kOwn ? favoured(begin) : nullptr;
+  if (many) gather(turn, favourite);
+  const auto next = [&](StepState* last) {
+    if (favourite && can_fire(*favourite)) return favourite;
+    return many ? next_choice(last, turn) : next_step(turn);
+  };
   StepState* s = nullptr;
-  while (!work_ && now - begin <= quantum_ns && fired < kMostFired &&
-         (s = many ? next_choice(s, turn) : next_step(turn))) {
+  while (!work_ && now - begin <= quantum_ns && fired < kMostFired && (s = next(s))) {
     const bool heavy = s->ready.empty();
     now = run_step(*s, now, begin + quantum_ns, fired, turn);
     if (s->stopped || s->left == 0) count();  // it may end here, and its caller may ask
-    if (finish_if_done(*s)) s = nullptr;
+    if (finish_if_done(*s)) {
+      if (s == favourite) favourite = nullptr;
+      s = nullptr;
+    }
     if (heavy && now - begin >= least && outbox_.messages_wait()) break;
   }
   flush();
-  const bool more = !work_ && std::ranges::any_of(active_, [](const auto& a) {
-    return !a->stopped && !a->held && (!a->ready.empty() || !a->heavy.empty());
-  });
+  const bool more = !work_ && std::ranges::any_of(active_, [](const auto& a) { return can_fire(*a); });
   if (more) ++turn_;
 
   now = outbox_.now_ns();
@@ -239,6 +244,36 @@ bool Executor::is_timed(const StepState& s, Ready at) {
   return s.plan->nodes[at.node].kind < NodeKind::kSwitch && s.firings[at.node] < kTimedFirings;
 }
 
+int Executor::next_priority(const StepState& s) {
+  const auto& priorities = s.plan->priorities;
+  if (priorities.empty()) return 0;
+  return s.heavy.empty() ? *std::ranges::max_element(priorities) : priorities[s.heavy.front().node];
+}
+
+StepState* Executor::favoured(int64_t now) {
+  // A simulated device does as the simulation says.
+  if (active_.size() < 2 || device_.traits.ordered) return nullptr;
+  if (now >= look_again_ns_) {
+    StepState* first = nullptr;
+    int most = std::numeric_limits<int>::min();
+    for (const auto& s : active_) {
+      if (!can_fire(*s)) {
+        s->passed_over = 0;
+        continue;
+      }
+      const int priority = next_priority(*s);
+      ++s->passed_over;
+      if (priority > most) first = nullptr;
+      most = std::max(most, priority);
+      if (priority == most && s->passed_over > 1 && (!first || s->passed_over > first->passed_over)) first = s.get();
+    }
+    favoured_ = first ? first->call->id : -1;
+    favoured_until_ns_ = now + kFavourNs;
+    look_again_ns_ = now + kPatienceNs;
+  }
+  return favoured_ >= 0 && now < favoured_until_ns_ ? find_active(favoured_) : nullptr;
+}
+
 StepState* Executor::next_step(Turn turn) {
   StepState* first = nullptr;
   int priority = 0;
@@ -249,8 +284,7 @@ StepState* Executor::next_step(Turn turn) {
   for (const auto& s : active_) {
     // One that has cheap nodes is here where these are not for a lent thread.
     if (s->stopped || s->held || s->heavy.empty() || !s->ready.empty() || !may_fire(*s, turn)) continue;
-    const auto& priorities = s->plan->priorities;
-    const int own = priorities.empty() ? 0 : priorities[s->heavy.front().node];
+    const int own = next_priority(*s);
     if (!first || own > priority) {
       first = s.get();
       priority = own;
@@ -259,21 +293,22 @@ StepState* Executor::next_step(Turn turn) {
   return first;
 }
 
-void Executor::gather(Turn turn) {
+void Executor::gather(Turn turn, const StepState* but) {
   choices_.cheap.clear();
   choices_.next = 0;
   choices_.heavy.clear();
-  for (size_t i = 0; i < active_.size(); ++i)
-    if (StepState& s = *active_[(turn_ + i) % active_.size()]; !s.stopped && !s.held && !s.ready.empty())
-      choices_.cheap.push_back(&s);
+  for (size_t i = 0; i < active_.size(); ++i) {
+    StepState& s = *active_[(turn_ + i) % active_.size()];
+    if (&s == but) continue;
+    if (!s.stopped && !s.held && !s.ready.empty()) choices_.cheap.push_back(&s);
     else (void)gather_heavy(s, turn);
+  }
   std::make_heap(choices_.heavy.begin(), choices_.heavy.end());
 }
 
 bool Executor::gather_heavy(StepState& s, Turn turn) {
   if (s.stopped || s.held || s.heavy.empty() || !s.ready.empty() || !may_fire(s, turn)) return false;
-  const auto& priorities = s.plan->priorities;
-  choices_.heavy.push_back({priorities.empty() ? 0 : priorities[s.heavy.front().node], s.call->id, &s});
+  choices_.heavy.push_back({next_priority(s), s.call->id, &s});
   return true;
 }
 
@@ -294,6 +329,7 @@ StepState* Executor::next_choice(StepState* last, Turn turn) {
 
 int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fired, Turn turn) {
   const bool heavy = s.ready.empty();
+  s.passed_over = 0;
   int until_clock = kClockEvery;
   do {
     Ready at;
@@ -584,10 +620,14 @@ void Executor::flush() {
   if (std::exchange(uses_gathered_, false)) outbox_.flush_uses();
 }
 
-StepState* Executor::find(int64_t step) {
+StepState* Executor::find_active(int64_t step) {
   const auto id = [](const std::unique_ptr<StepState>& s) { return s->call->id; };
-  const auto active = std::ranges::lower_bound(active_, step, {}, id);
-  if (active != active_.end() && id(*active) == step) return active->get();
+  const auto at = std::ranges::lower_bound(active_, step, {}, id);
+  return at != active_.end() && id(*at) == step ? at->get() : nullptr;
+}
+
+StepState* Executor::find(int64_t step) {
+  if (StepState* const active = find_active(step)) return active;
   const auto at = parked_.find(step);
   if (at == parked_.end()) return nullptr;
   std::unique_ptr<StepState> state = std::move(at->second);

@@ -90,11 +90,14 @@ class Executor {
   static constexpr int kClockEvery = 64;
   /// Firings of a node of a loop that are timed in a step, where not all are.
   static constexpr uint32_t kTimedFirings = 4;
+  /// favoured() looks at all steps once in that time; of those that two looks have passed over one gets its turn.
+  static constexpr int64_t kPatienceNs = 50'000'000, kFavourNs = 20'000'000;
   /// What a run() takes for each active step beside firing nodes.
   static constexpr int64_t kLookNs = 400;
 
   /// Of a step under way here, which is active then; nullptr: there is none.
   StepState* find(int64_t step);
+  StepState* find_active(int64_t step);
   /// Makes a step active.
   StepState& activate(std::unique_ptr<StepState> state);
   /// Puts the steps apart that wait for an answer or another device, so that each message need not look at all.
@@ -114,6 +117,12 @@ class Executor {
   /// Of the nodes of `s` that wait in `heavy`, the one to run first; the second takes it out.
   static Ready first_heavy(const StepState& s) { return s.ordered ? s.heavy.front() : s.heavy.back(); }
   static Ready pop_heavy(StepState& s);
+  static bool can_fire(const StepState& s) { return !s.stopped && !s.held && (!s.ready.empty() || !s.heavy.empty()); }
+  /// Of the heavy node to run first. Where the next is not known, the greatest of the plan; 0 without any.
+  static int next_priority(const StepState& s);
+  /// The step to go on with before all others, or nullptr: the cheap nodes of others, and older steps, may not keep a
+  /// step waiting for good, as loops that go on for ever would. Only a greater priority may.
+  StepState* favoured(int64_t now);
   /// The step to go on with: one with cheap nodes, in turn, else that of the heavy node to run first; nullptr: none.
   StepState* next_step(Turn turn = Turn::kOwn);
   /// Of many active steps, what next_step() of one run() finds without looking at all again: within a run() nothing
@@ -132,7 +141,7 @@ class Executor {
     };
     std::vector<Heavy> heavy;
   };
-  void gather(Turn turn);
+  void gather(Turn turn, const StepState* but);
   /// Whether `s` is one that goes on with a heavy node; takes it in then, at the end of the heap.
   bool gather_heavy(StepState& s, Turn turn);
   /// The same as next_step(); `last`: what it gave before, unless that has ended.
@@ -273,7 +282,9 @@ class Executor {
   Choices choices_;            // of a run() with many active steps
   int64_t fired_at_once_ = 0;  // not through a queue, and not yet counted
   size_t turn_ = 0;            // index into active_ of the step whose cheap nodes come first
-  int64_t refusals_ = 0;       // of the device's allocator that an error has told of
+  int64_t favoured_ = -1;      // step
+  int64_t favoured_until_ns_ = 0, look_again_ns_ = 0;
+  int64_t refusals_ = 0;  // of the device's allocator that an error has told of
   bool uses_gathered_ = false;
   std::vector<std::vector<Tensor>> spare_lists_;  // empty, of answers, for the inputs of requests
   int64_t waiting_since_ = 0;                     // for input, with nothing else to do; 0: not

@@ -184,6 +184,8 @@ struct StepState {
   bool held = false;    // has sent more than a task takes now: nothing more fires until Executor::may_send()
   bool timed = false;   // every node of this step is timed, but in loops only the first times
   bool timing = false;  // so is the one at work
+  /// How often Executor::favoured() has looked and something could fire, and nothing has since.
+  uint32_t passed_over = 0;
   // Of a device that runs on:
   std::vector<TimedNode> timers;  // of nodes that are timed
   size_t timers_read = 0;         // so many of them from the first on have been read
