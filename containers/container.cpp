@@ -35,14 +35,19 @@ Error Container::uninitialized(const ResourceHandle& handle) const {
 }
 
 Result<Container::Variable*> Container::find(const ResourceHandle& handle) {
-  auto at = variables_.find(std::string_view(handle.name));
-  if (at == variables_.end()) [[unlikely]] {
-    if (!is_known(handle.dtype)) return invalid_argument("the handle of variable '{}' names no dtype", handle.name);
-    at = variables_.try_emplace(handle.name, Variable{handle.dtype, handle.shape, true}).first;
-    if (is_temporary_name(handle.name)) ++temporaries_;
-    return &at->second;
+  Variables::value_type* known = recent_.find(handle);
+  if (!known) [[unlikely]] {
+    auto at = variables_.find(std::string_view(handle.name));
+    if (at == variables_.end()) {
+      if (!is_known(handle.dtype)) return invalid_argument("the handle of variable '{}' names no dtype", handle.name);
+      at = variables_.try_emplace(handle.name, Variable{handle.dtype, handle.shape, true}).first;
+      if (is_temporary_name(handle.name)) ++temporaries_;
+      return &at->second;
+    }
+    known = &*at;
+    recent_.keep(handle, *known);
   }
-  Variable& v = at->second;
+  Variable& v = known->second;
   if (v.dtype != handle.dtype || !v.shape.compatible(handle.shape)) [[unlikely]]
     return disagreement(handle, v);
   if (!v.declared) [[unlikely]] {
@@ -164,6 +169,7 @@ Status Container::erase(const ResourceHandle& handle) {
   if (at == variables_.end())
     return make_error(Code::kNotFound, "container '{}' has no variable '{}'", name_, handle.name);
   if (is_temporary_name(at->first)) --temporaries_;
+  recent_.clear();
   variables_.erase(at);
   ++changes_;
   return {};
@@ -178,6 +184,7 @@ std::map<std::string, Tensor> Container::snapshot() const {
 
 void Container::drop_temporaries(int64_t step) {
   const std::string suffix = suffix_of_step(step);
+  recent_.clear();
   temporaries_ -= std::erase_if(variables_, [&](const auto& v) { return v.first.find(suffix) != std::string::npos; });
 }
 

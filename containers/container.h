@@ -6,6 +6,7 @@
 //  1. A buffer that anyone outside the container may hold is never written: an update clones a shared one first.
 //  2. A call either does all it says or returns an error and changes nothing.
 #pragma once
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -143,6 +144,37 @@ class Container final : public Resource {
     std::set<uint64_t> beyond;  // and these
   };
 
+  using Variables = std::unordered_map<std::string, Variable, Hash, std::equal_to<>>;
+  /// The variables that were found last, by the address of the handle: to hash a name takes longer than to compare it.
+  /// A copy of a container has its own.
+  class Recent {
+   public:
+    Recent() = default;
+    Recent(const Recent&) {}
+    Recent& operator=(const Recent&) = delete;
+    /// nullptr: not among them.
+    Variables::value_type* find(const ResourceHandle& handle) const {
+      const Entry& entry = entries_[place_of(handle)];
+      // The address may have become that of another handle.
+      return entry.handle == &handle && entry.variable->first == handle.name ? entry.variable : nullptr;
+    }
+    void keep(const ResourceHandle& handle, Variables::value_type& variable) {
+      entries_[place_of(handle)] = {&handle, &variable};
+    }
+    void clear() { entries_.fill({}); }
+
+   private:
+    struct Entry {
+      const ResourceHandle* handle = nullptr;
+      Variables::value_type* variable = nullptr;
+    };
+    static constexpr size_t kEntries = 256;
+    static size_t place_of(const ResourceHandle& handle) {
+      return (reinterpret_cast<uintptr_t>(&handle) * 0x9e3779b97f4a7c15) >> 56;
+    }
+    std::array<Entry, kEntries> entries_;
+  };
+
   Result<Variable*> find(const ResourceHandle& handle);
   Error disagreement(const ResourceHandle& handle, const Variable& variable) const;
   Error uninitialized(const ResourceHandle& handle) const;
@@ -155,7 +187,8 @@ class Container final : public Resource {
   void record(UpdateId id);
 
   std::string name_;
-  std::unordered_map<std::string, Variable, Hash, std::equal_to<>> variables_;
+  Variables variables_;
+  Recent recent_;
   std::unordered_map<uint64_t, Log> log_;
   uint64_t update_ = 0;  // updates begun
   uint64_t changes_ = 0;

@@ -59,6 +59,48 @@ TEST_CASE("handles and values must agree in dtype and shape") {
   CHECK(c.read(variable("no dtype", {}, DType::kInvalid)).error().code == Code::kInvalidArgument);
 }
 
+TEST_CASE("a handle in the place of one that is gone names its own variable") {
+  Container c;
+  ResourceHandle h = variable("a", PartialShape::scalar());
+  REQUIRE(c.assign(h, Tensor::scalar(1.f)).ok());
+  CHECK(c.read(h)->data<float>()[0] == 1);
+  h = variable("b", PartialShape::scalar());
+  CHECK(c.read(h).error().code == Code::kFailedPrecondition);
+  REQUIRE(c.assign(h, Tensor::scalar(2.f)).ok());
+  CHECK(c.read(h)->data<float>()[0] == 2);
+  h = variable("a", {2});
+  CHECK(c.read(h).error().code == Code::kInvalidArgument);
+  h = variable("b", PartialShape::scalar(), DType::kInt32);
+  CHECK(c.read(h).error().code == Code::kInvalidArgument);
+}
+
+TEST_CASE("a handle that was used finds a variable that was forgotten and made anew, and that of a copy") {
+  Container c;
+  const auto h = variable("a", PartialShape::scalar()),
+             step = variable(temporary_name("t", 7, 0), PartialShape::scalar());
+  REQUIRE(c.assign(h, Tensor::scalar(1.f)).ok());
+  CHECK(c.read(h).ok());
+  REQUIRE(c.erase(h).ok());
+  CHECK(c.read(h).error().code == Code::kFailedPrecondition);
+  REQUIRE(c.assign(h, Tensor::scalar(2.f)).ok());
+  CHECK(c.read(h)->data<float>()[0] == 2);
+
+  REQUIRE(c.assign(step, Tensor::scalar(3.f)).ok());
+  CHECK(c.read(step).ok());
+  c.drop_temporaries(7);
+  CHECK(c.read(step).error().code == Code::kFailedPrecondition);
+
+  auto original = std::make_unique<Container>(c);
+  REQUIRE(add(*original, h, 1).ok());
+  Container copy(*original);
+  REQUIRE(add(copy, h, 10).ok());
+  REQUIRE(add(*original, h, 100).ok());
+  CHECK(original->read(h)->data<float>()[0] == 103);
+  original.reset();
+  CHECK(copy.read(h)->data<float>()[0] == 13);
+  CHECK(c.read(h)->data<float>()[0] == 2);
+}
+
 TEST_CASE("an update writes in place, or a copy while the buffer is shared") {
   Container c;
   const auto h = variable("w", {2});
