@@ -18,6 +18,7 @@ int64_t rows_before(const Shape& shape, int axis) { return sizes_product(shape, 
 Result<std::vector<Tensor>> parts_of(KernelContext& c, const Moves& moves, const Tensor& x, int axis,
                                      std::span<const int64_t> sizes) {
   std::vector<Tensor> parts;
+  parts.reserve(sizes.size());
   Shape shape = x.shape();
   int64_t at = 0;
   for (const int64_t size : sizes) {
@@ -214,7 +215,8 @@ class Split final : public ComputeKernel {
     TROUPE_ASSIGN(const int axis, axis_from(c.input(0), x.rank()));
     if (x.shape()[axis] % n != 0)
       return invalid_argument("dimension {} of {} does not part into {}", axis, x.shape().str(), n);
-    const std::vector<int64_t> sizes(static_cast<size_t>(n), x.shape()[axis] / n);
+    IntList sizes;
+    for (int i = 0; i < n; ++i) sizes.push_back(x.shape()[axis] / n);
     TROUPE_ASSIGN(auto parts, parts_of(c, moves_, x, axis, sizes));
     for (int i = 0; i < n; ++i) c.set_output(i, std::move(parts[i]));
     return {};

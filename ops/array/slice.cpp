@@ -39,17 +39,16 @@ Result<Tensor> sliced(KernelContext& c, const Moves& moves, const Tensor& x, std
 }
 
 /// begin and size of a Slice checked against the input; size -1 is the rest.
-Result<std::vector<int64_t>> slice_counts(const PartialShape& x, const std::vector<int64_t>& begin,
-                                          std::vector<int64_t> size) {
+Result<IntList> slice_counts(const PartialShape& x, const IntList& begin, IntList size) {
   if (static_cast<int>(begin.size()) != x.rank() || static_cast<int>(size.size()) != x.rank())
     return invalid_argument("begin and size have {} and {} numbers for a tensor of shape {}", begin.size(), size.size(),
                             x.str());
-  for (int i = 0; i < x.rank(); ++i) {
-    if (size[i] == -1 && x[i] >= 0 && begin[i] >= 0) size[i] = x[i] - begin[i];
-    const bool fits = begin[i] >= 0 && size[i] >= -1 &&
-                      (x[i] < 0 || (size[i] >= 0 && begin[i] <= x[i] && size[i] <= x[i] - begin[i]));
-    if (!fits)
-      return invalid_argument("begin {} and size {} of dimension {} go beyond {}", begin[i], size[i], i, x.str());
+  for (int d = 0; d < x.rank(); ++d) {
+    const int64_t from = begin[static_cast<size_t>(d)];
+    int64_t& n = size[static_cast<size_t>(d)];
+    if (n == -1 && x[d] >= 0 && from >= 0) n = x[d] - from;
+    const bool fits = from >= 0 && n >= -1 && (x[d] < 0 || (n >= 0 && from <= x[d] && n <= x[d] - from));
+    if (!fits) return invalid_argument("begin {} and size {} of dimension {} go beyond {}", from, n, d, x.str());
   }
   return size;
 }
@@ -59,11 +58,12 @@ class Slice final : public ComputeKernel {
   Slice(const KernelInit&, const Moves& moves) : moves_(moves) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const auto begin, int_values(c.input(1), "begin"));
-    TROUPE_ASSIGN(auto size, int_values(c.input(2), "size"));
-    TROUPE_ASSIGN(const auto count, slice_counts(x.shape(), begin, std::move(size)));
+    TROUPE_ASSIGN(const IntList begin, int_list(c.input(1), "begin"));
+    TROUPE_ASSIGN(const IntList size, int_list(c.input(2), "size"));
+    TROUPE_ASSIGN(const IntList count, slice_counts(x.shape(), begin, size));
     TROUPE_ASSIGN(const Shape shape, Shape::make(count));
-    const std::vector<int64_t> ones(begin.size(), 1);
+    IntList ones;
+    for (size_t i = 0; i < begin.size(); ++i) ones.push_back(1);
     TROUPE_ASSIGN(Tensor y, sliced(c, moves_, x, begin, ones, count, shape));
     c.set_output(0, std::move(y));
     return {};
@@ -82,11 +82,11 @@ Status slice_shape(ShapeContext& c) {
       c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(1)[0])));
     return {};
   }
-  TROUPE_ASSIGN(std::vector<int64_t> counts, int_values(*size, "size"));
+  TROUPE_ASSIGN(IntList counts, int_list(*size, "size"));
   if (x.has_rank() && static_cast<int>(counts.size()) != x.rank())
     return invalid_argument("size has {} numbers for a tensor of shape {}", counts.size(), x.str());
   if (begin && x.has_rank()) {
-    TROUPE_ASSIGN(const auto from, int_values(*begin, "begin"));
+    TROUPE_ASSIGN(const IntList from, int_list(*begin, "begin"));
     TROUPE_ASSIGN(counts, slice_counts(x, from, counts));
   }
   TROUPE_ASSIGN(const PartialShape out, PartialShape::make(counts));
@@ -123,9 +123,9 @@ Status slice_gradient(GradientContext& c) {
 
 Result<SliceSpec> spec_of(const PartialShape& x, const Tensor& begin, const Tensor& end, const Tensor& strides,
                           const SliceMasks& masks) {
-  TROUPE_ASSIGN(const auto b, int_values(begin, "begin"));
-  TROUPE_ASSIGN(const auto e, int_values(end, "end"));
-  TROUPE_ASSIGN(const auto s, int_values(strides, "strides"));
+  TROUPE_ASSIGN(const IntList b, int_list(begin, "begin"));
+  TROUPE_ASSIGN(const IntList e, int_list(end, "end"));
+  TROUPE_ASSIGN(const IntList s, int_list(strides, "strides"));
   return slice_spec(x, b, e, s, masks);
 }
 

@@ -8,9 +8,6 @@
 namespace troupe {
 namespace {
 
-constexpr int kNewAxis = -1;
-constexpr int kShrink = -2;
-
 bool bit(int64_t mask, size_t i) { return i < 64 && (mask >> i & 1) != 0; }
 
 /// One entry of the slice for one dimension.
@@ -53,8 +50,8 @@ SliceMasks::SliceMasks(const Attrs& attrs)
       ellipsis(attrs.get_or<int64_t>("ellipsis_mask", 0)), new_axis(attrs.get_or<int64_t>("new_axis_mask", 0)),
       shrink_axis(attrs.get_or<int64_t>("shrink_axis_mask", 0)) {}
 
-Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
-                             const std::vector<int64_t>& strides, const SliceMasks& masks) {
+Result<SliceSpec> slice_spec(const PartialShape& x, std::span<const int64_t> begin, std::span<const int64_t> end,
+                             std::span<const int64_t> strides, const SliceMasks& masks) {
   const size_t n = begin.size();
   if (end.size() != n || strides.size() != n)
     return invalid_argument("begin, end and strides have {}, {} and {} entries", n, end.size(), strides.size());
@@ -64,39 +61,34 @@ Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& 
   int named = 0;
   for (size_t i = 0; i < n; ++i) named += !bit(masks.ellipsis, i) && !bit(masks.new_axis, i);
   if (named > x.rank()) return invalid_argument("{} entries slice a tensor of shape {}", named, x.str());
-  std::vector<SliceEntry> entries;
-  std::vector<int> gather;  // dimensions of the result: of the input, or kNewAxis, kShrink
-  const auto rest = [&] {
-    for (int k = named; k < x.rank(); ++k) {
-      gather.push_back(static_cast<int>(entries.size()));
-      entries.emplace_back();
-    }
+  SliceSpec spec;
+  IntList sizes;
+  const auto take = [&](SliceEntry entry) -> Status {
+    const auto d = static_cast<int>(spec.begin.size());
+    TROUPE_ASSIGN(const int64_t count, resolve_entry(entry, x[d], d));
+    spec.begin.push_back(entry.begin);
+    spec.stride.push_back(count == 0 || count == 1 ? 1 : entry.stride);  // at most the size, then
+    spec.count.push_back(count);
+    if (!entry.shrink) sizes.push_back(count);
+    return {};
+  };
+  const auto take_rest = [&]() -> Status {
+    for (int k = named; k < x.rank(); ++k) TROUPE_RETURN_IF_ERROR(take({}));
+    return {};
   };
   bool seen = false;
   for (size_t i = 0; i < n; ++i) {
     if (bit(masks.ellipsis, i)) {
-      rest();
+      TROUPE_RETURN_IF_ERROR(take_rest());
       seen = true;
     } else if (bit(masks.new_axis, i)) {
-      gather.push_back(kNewAxis);
+      sizes.push_back(1);
     } else {
-      const bool shrink = bit(masks.shrink_axis, i);
-      gather.push_back(shrink ? kShrink : static_cast<int>(entries.size()));
-      entries.push_back({begin[i], end[i], strides[i], bit(masks.begin, i), bit(masks.end, i), shrink});
+      TROUPE_RETURN_IF_ERROR(
+          take({begin[i], end[i], strides[i], bit(masks.begin, i), bit(masks.end, i), bit(masks.shrink_axis, i)}));
     }
   }
-  if (!seen) rest();
-
-  SliceSpec spec;
-  for (size_t d = 0; d < entries.size(); ++d) {
-    TROUPE_ASSIGN(const int64_t count, resolve_entry(entries[d], x[static_cast<int>(d)], static_cast<int>(d)));
-    spec.begin.push_back(entries[d].begin);
-    spec.stride.push_back(count == 0 || count == 1 ? 1 : entries[d].stride);  // at most the size, then
-    spec.count.push_back(count);
-  }
-  std::vector<int64_t> sizes;
-  for (int g : gather)
-    if (g != kShrink) sizes.push_back(g == kNewAxis ? 1 : spec.count[g]);
+  if (!seen) TROUPE_RETURN_IF_ERROR(take_rest());
   TROUPE_ASSIGN(spec.result, PartialShape::make(sizes));
   return spec;
 }
@@ -106,7 +98,8 @@ SliceBox slice_box(const SliceSpec& spec, const Shape& whole) {
   SliceBox out;
   int64_t step = 1;
   for (const int64_t count : spec.count) step *= count;
-  for (int i = 0; i < whole.rank() && step > 0; ++i) {
+  for (int d = 0; d < whole.rank() && step > 0; ++d) {
+    const auto i = static_cast<size_t>(d);
     out.begin += spec.begin[i] * strides[i];
     step /= spec.count[i];
     out.copy.push(spec.count[i], step, strides[i] * spec.stride[i]);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // StridedSlice's rules: begin, end, strides and five masks become one begin, stride and count for each dimension.
 #pragma once
-#include <vector>
-
+#include "ops/parts/index_tensors.h"
 #include "ops/parts/strided_copy.h"
 #include "troupe/attr.h"
 
@@ -10,8 +9,8 @@ namespace troupe {
 
 /// What a StridedSlice reads of each dimension of its input, and the shape it gives.
 struct SliceSpec {
-  std::vector<int64_t> begin, stride, count;  // count -1 where the size of the dimension is not known
-  PartialShape result;                        // with new dimensions and without those taken by an index
+  IntList begin, stride, count;  // count -1 where the size of the dimension is not known
+  PartialShape result;           // with new dimensions and without those taken by an index
 };
 
 /// The masks of a StridedSlice node.
@@ -22,8 +21,8 @@ struct SliceMasks {
 
 /// Errors: zero stride, an index out of range, two ellipses, more entries than dimensions. Source: TensorFlow's
 /// tf.strided_slice.
-Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
-                             const std::vector<int64_t>& strides, const SliceMasks& masks);
+Result<SliceSpec> slice_spec(const PartialShape& x, std::span<const int64_t> begin, std::span<const int64_t> end,
+                             std::span<const int64_t> strides, const SliceMasks& masks);
 
 /// Where a dense tensor of the spec's counts goes in a tensor of shape `whole`: from element `begin` on. Meaningless
 /// where a count is 0.

@@ -2,6 +2,8 @@
 // Kernels by the registry, as for a node of the op.
 #include "ops/fused/part_kernels.h"
 
+#include <array>
+
 #include "base/check.h"
 #include "ops/parts/type_dispatch.h"
 
@@ -38,10 +40,10 @@ PartKernels::PartKernels(const KernelRegistry& kernels) {
 
 Result<Tensor> run_part(ComputeKernel& kernel, const KernelContext& c, std::vector<Tensor> inputs, bool ours) {
   const auto n = static_cast<int>(inputs.size());
-  std::vector<int32_t> uses(inputs.size(), 2);
+  static constexpr std::array<uint32_t, 4> slots = {0, 1, 2, 3};
+  std::array<int32_t, slots.size()> uses = {2, 2, 2, 2};
+  TROUPE_CHECK(inputs.size() <= slots.size());
   if (ours) uses[0] = 1;
-  std::vector<uint32_t> slots;
-  for (uint32_t i = 0; i < inputs.size(); ++i) slots.push_back(i);
   inputs.emplace_back();
   KernelContext part(inputs.data(), uses.data(), slots.data(), n, static_cast<uint32_t>(n), 1, c.device(), c.step());
   TROUPE_RETURN_IF_ERROR(kernel.compute(part));

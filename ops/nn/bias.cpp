@@ -15,8 +15,8 @@ namespace {
 /// Channel dimension of a tensor of this rank.
 int channel_of(bool first, int rank) { return first && rank > 2 ? 1 : rank - 1; }
 
-Status check_rank(int rank, const std::string& shape) {
-  if (rank < 2) return invalid_argument("value must have rank 2 or more, but its shape is {}", shape);
+template <class S> Status check_rank(const S& shape) {
+  if (shape.rank() < 2) return invalid_argument("value must have rank 2 or more, but its shape is {}", shape.str());
   return {};
 }
 
@@ -25,7 +25,7 @@ Status check_rank(int rank, const std::string& shape) {
 bool bias_channels_first(const Attrs& attrs) { return attrs.get_or<std::string>("data_format", "NHWC") == "NCHW"; }
 
 Result<BiasView> bias_view(const Shape& x, bool first) {
-  TROUPE_RETURN_IF_ERROR(check_rank(x.rank(), x.str()));
+  TROUPE_RETURN_IF_ERROR(check_rank(x));
   const int channel = channel_of(first, x.rank());
   BiasView view;
   view.channels = x[channel];
@@ -97,7 +97,7 @@ Status bias_add_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape bias, c.with_rank(1, 1));
   if (value.has_rank()) {
     const bool first = bias_channels_first(c.attrs());
-    TROUPE_RETURN_IF_ERROR(check_rank(value.rank(), value.str()));
+    TROUPE_RETURN_IF_ERROR(check_rank(value));
     const int channel = channel_of(first, value.rank());
     if (value[channel] >= 0 && bias[0] >= 0 && value[channel] != bias[0])
       return invalid_argument("bias of {} values for {} channels of value {}", bias[0], value[channel], value.str());
@@ -114,7 +114,7 @@ Status bias_add_grad_shape(ShapeContext& c) {
     return {};
   }
   const bool first = bias_channels_first(c.attrs());
-  TROUPE_RETURN_IF_ERROR(check_rank(value.rank(), value.str()));
+  TROUPE_RETURN_IF_ERROR(check_rank(value));
   c.set_output(0, {value[channel_of(first, value.rank())]});
   return {};
 }
@@ -151,10 +151,15 @@ class BiasAdd final : public ComputeKernel {
       AddRows add = nullptr;
       with_wrapping(dtype, [&]<class T>() { add = add_rows_at<T>; });
       const int64_t times = std::min(repeats(v.channels), v.outer), wide = times * v.channels;
-      TROUPE_ASSIGN(Tensor repeated, c.allocate(dtype, {wide}));
-      void* pb = repeated.mutable_raw();
-      const size_t bytes = static_cast<size_t>(v.channels) * size_of(dtype);
-      for (int64_t i = 0; i < times; ++i) std::memcpy(static_cast<char*>(pb) + i * bytes, b, bytes);
+      const void* pb = b;
+      Tensor repeated;
+      if (times > 1) {
+        TROUPE_ASSIGN(repeated, c.allocate(dtype, {wide}));
+        void* to = repeated.mutable_raw();
+        const size_t bytes = static_cast<size_t>(v.channels) * size_of(dtype);
+        for (int64_t i = 0; i < times; ++i) std::memcpy(static_cast<char*>(to) + i * bytes, b, bytes);
+        pb = to;
+      }
       const int64_t rows = v.outer / times;
       parallel_for(c.threads(), rows, 1 + kCheapGrain / wide,
                    [&](int64_t begin, int64_t end) { add(py, px, pb, begin * wide, end - begin, wide); });

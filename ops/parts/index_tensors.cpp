@@ -2,34 +2,47 @@
 // Reading and making small integer tensors.
 #include "ops/parts/index_tensors.h"
 
-#include <optional>
-
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
 
 namespace {
 
-/// The elements of an integer tensor, or nothing.
-std::optional<std::vector<int64_t>> ints_of(const Tensor& t) {
-  std::optional<std::vector<int64_t>> out;
-  with_type(t.dtype(), TypeList<int32_t, int64_t, int16_t, int8_t>{},
-            [&]<class T>() { out.emplace(t.values<T>().begin(), t.values<T>().end()); });
-  return out;
+/// Calls f with the elements of an integer tensor, a span.
+template <class F> Status with_ints(const Tensor& t, const char* what, F&& f) {
+  if (with_type(t.dtype(), TypeList<int32_t, int64_t, int16_t, int8_t>{}, [&]<class T>() { f(t.values<T>()); }))
+    return {};
+  return invalid_argument("{} must be integers, not {}", what, to_string(t.dtype()));
+}
+
+Status check_vector(const Tensor& t, const char* what) {
+  if (t.rank() > 1) return invalid_argument("{} must be a vector, not {}", what, t.shape().str());
+  return {};
 }
 
 }  // namespace
 
 Result<std::vector<int64_t>> int_values(const Tensor& t, const char* what) {
-  if (t.rank() > 1) return invalid_argument("{} must be a vector, not {}", what, t.shape().str());
-  if (auto ints = ints_of(t)) return std::move(*ints);
-  return invalid_argument("{} must be integers, not {}", what, to_string(t.dtype()));
+  TROUPE_RETURN_IF_ERROR(check_vector(t, what));
+  std::vector<int64_t> out;
+  TROUPE_RETURN_IF_ERROR(with_ints(t, what, [&](auto ints) { out.assign(ints.begin(), ints.end()); }));
+  return out;
+}
+
+Result<IntList> int_list(const Tensor& t, const char* what) {
+  TROUPE_RETURN_IF_ERROR(check_vector(t, what));
+  IntList out;
+  TROUPE_RETURN_IF_ERROR(with_ints(t, what, [&](auto ints) {
+    for (const int64_t number : ints) out.push_back(number);
+  }));
+  return out;
 }
 
 Result<int64_t> int_scalar(const Tensor& t, const char* what) {
   if (t.elements() != 1) return invalid_argument("{} must be one number, not {}", what, t.shape().str());
-  if (const auto ints = ints_of(t)) return ints->front();
-  return invalid_argument("{} must be integers, not {}", what, to_string(t.dtype()));
+  int64_t out = 0;
+  TROUPE_RETURN_IF_ERROR(with_ints(t, what, [&](auto ints) { out = ints.front(); }));
+  return out;
 }
 
 Result<int64_t> count_from(const Tensor& t, const char* what) {

@@ -1,14 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small integer tensors that say where and how much: sizes, offsets, axes, permutations.
 #pragma once
+#include <array>
 #include <vector>
 
 #include "troupe/tensor.h"
 
 namespace troupe {
 
+/// A list of numbers, without memory of its own where it is short: for kernels that are done in less time than it takes
+/// to get that.
+class IntList {
+ public:
+  void push_back(int64_t number) {
+    if (size_ == kShort) long_.assign(short_.begin(), short_.end());
+    if (size_ < kShort) short_[size_] = number;
+    else long_.push_back(number);
+    ++size_;
+  }
+  size_t size() const { return size_; }
+  const int64_t* data() const { return size_ <= kShort ? short_.data() : long_.data(); }
+  const int64_t* begin() const { return data(); }
+  const int64_t* end() const { return data() + size_; }
+  int64_t operator[](size_t i) const { return data()[i]; }
+  int64_t& operator[](size_t i) { return const_cast<int64_t*>(data())[i]; }
+
+ private:
+  static constexpr size_t kShort = 8;
+  size_t size_ = 0;
+  std::array<int64_t, kShort> short_;  // the first size_ are set
+  std::vector<int64_t> long_;          // all, where they are more
+};
+
 /// The elements of a vector (or scalar) of int32, int64, int16 or int8. Errors name `what`.
 Result<std::vector<int64_t>> int_values(const Tensor& t, const char* what);
+/// The same.
+Result<IntList> int_list(const Tensor& t, const char* what);
 /// An integer tensor of one element. Errors name `what`.
 Result<int64_t> int_scalar(const Tensor& t, const char* what);
 /// The same of a count: a negative one is an error too.

@@ -52,7 +52,8 @@ template <class F> void for_each_outer(const StridedCopy& box, int skip, int64_t
   }
 }
 
-template <class S> void copy(S* to, const S* from, StridedCopy box, int threads) {
+/// Changes the order of the box.
+template <class S> void copy(S* to, const S* from, StridedCopy& box, int threads) {
   const int last = box.rank - 1;
   int64_t outer = 1;
   for (int d = 0; d < last; ++d) outer *= box.size[d];
@@ -118,11 +119,11 @@ template <class S> void copy(S* to, const S* from, StridedCopy box, int threads)
 
 }  // namespace
 
-void strided_copy(DType dtype, void* to, const void* from, StridedCopy box, int threads) {
+void strided_copy(DType dtype, void* to, const void* from, const StridedCopy& box, int threads) {
   for (int d = 0; d < box.rank; ++d)
     if (box.size[d] == 0) return;
-  box = merged(box);
-  with_storage(dtype, [&]<class S>() { copy(static_cast<S*>(to), static_cast<const S*>(from), box, threads); });
+  StridedCopy flat = merged(box);
+  with_storage(dtype, [&]<class S>() { copy(static_cast<S*>(to), static_cast<const S*>(from), flat, threads); });
 }
 
 std::array<int64_t, kMaxRank> strides_of(const Shape& shape) {

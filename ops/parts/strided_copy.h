@@ -11,7 +11,7 @@ namespace troupe {
 /// The last dimension should have the smallest step in the output.
 struct StridedCopy {
   int rank = 0;
-  std::array<int64_t, 2 * kMaxRank> size{}, from{}, to{};
+  std::array<int64_t, 2 * kMaxRank> size, from, to;  // the first rank are set
   void push(int64_t n, int64_t step_from, int64_t step_to) {
     size[rank] = n;
     from[rank] = step_from;
@@ -24,7 +24,7 @@ struct StridedCopy {
 StridedCopy merged(const StridedCopy& box);
 
 /// Copies the box; `to` and `from` point at its first element. Elements are of `dtype`, strings included.
-void strided_copy(DType dtype, void* to, const void* from, StridedCopy box, int threads);
+void strided_copy(DType dtype, void* to, const void* from, const StridedCopy& box, int threads);
 
 /// Strides in elements of a dense tensor.
 std::array<int64_t, kMaxRank> strides_of(const Shape& shape);
