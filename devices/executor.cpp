@@ -412,7 +412,7 @@ bool Executor::fire(StepState& s, Ready at) {
   if (!device_.traits.direct && (node.kind == NodeKind::kCompute || node.kind == NodeKind::kResource))
     return fire_apart(s, at, node);
   switch (node.kind) {
-    case NodeKind::kCompute: return compute(s, in, node, at.node);
+    case NodeKind::kCompute: return compute(s, in, node, at.node, s.plan->input_slots.data() + node.first_input);
     case NodeKind::kConst: in.values[node.first_output] = *node.constant; return true;
     case NodeKind::kSend:
       send(s, at, node, node.num_inputs ? in.values[s.plan->input_slots[node.first_input]] : Tensor(), false);
@@ -425,9 +425,9 @@ bool Executor::fire(StepState& s, Ready at) {
   }
 }
 
-bool Executor::compute(StepState& s, Iteration& in, const PlanNode& node, uint32_t index) {
-  KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
-                        node.first_output, node.num_outputs, info_, s.call->id, s.call->random_step);
+bool Executor::compute(StepState& s, Iteration& in, const PlanNode& node, uint32_t index, const uint32_t* inputs) {
+  KernelContext context(in.values.data(), in.uses, inputs, node.num_inputs, node.first_output, node.num_outputs, info_,
+                        s.call->id, s.call->random_step);
   Status status = run_kernel(*node.compute, context);
   if (node.compute->checked && status.ok()) [[unlikely]]
     status = check_outputs(*s.plan->graph_nodes[index], *node.compute,

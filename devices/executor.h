@@ -154,7 +154,7 @@ class Executor {
   /// Fires one node, true if its successors may go on at once.
   bool fire(StepState& s, Ready at);
   /// Runs the kernel of a node here and looks at what it puts out; false: the step has failed.
-  bool compute(StepState& s, Iteration& in, const PlanNode& node, uint32_t index);
+  bool compute(StepState& s, Iteration& in, const PlanNode& node, uint32_t index, const uint32_t* inputs);
   /// Of a step that is timed: whether this firing is.
   static bool is_timed(const StepState& s, Ready at);
   /// Whether a lent thread may run the kernel of a node.
@@ -223,10 +223,10 @@ class Executor {
   /// Hands values on by the Switches. Whether another iteration comes; nothing: the step has failed.
   std::optional<bool> decide_in_order(StepState& s, Iteration& in, const LoopOrder& order);
   static void merge_in_order(Iteration& in, const LoopOrder& order, bool first);
-  static void hand_on_in_order(const PartitionPlan& plan, Iteration& in, const FramePlan& frame);
+  static void hand_on_in_order(const PartitionPlan& plan, Iteration& in, const LoopOrder& order);
   void exit_in_order(StepState& s, Iteration& in);
   /// Runs one of its nodes; false: the step has failed.
-  bool compute_in_order(StepState& s, Iteration& in, uint32_t node, int64_t& now_ns);
+  bool compute_in_order(StepState& s, Iteration& in, const LoopOrder& order, uint32_t node, int64_t& now_ns);
 
   /// One thing less is under way in the iteration; ends it, and its loop, if that was the last.
   void settle(StepState& s, uint32_t iteration) {

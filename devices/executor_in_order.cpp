@@ -5,12 +5,19 @@
 //
 // A loop whose Enters have all come with live values is one thing that is ready: the node that comes next. So expensive
 // nodes, turns that are over and lent threads are as everywhere.
+#include <algorithm>
+
 #include "base/check.h"
 #include "devices/executor.h"
 #include "devices/measurements.h"
 
 namespace troupe {
 namespace {
+
+/// The slots that node `index` reads.
+const uint32_t* inputs_of(const LoopOrder& order, const Iteration& in, uint32_t index) {
+  return order.input_slots.data() + order.first_input[index - in.first_node];
+}
 
 /// The value of a slot, for one of those that read it.
 Tensor read_slot(Iteration& in, uint32_t slot) {
@@ -35,8 +42,9 @@ void Executor::enter_in_order(StepState& s, uint32_t enter, uint32_t loop, Tenso
   l.entered.push_back(enter);
   if (--l.enters > 0) return;
   const LoopOrder& order = s.plan->frames[l.frame].order;
+  std::ranges::copy(order.uses, in.uses);
   merge_in_order(in, order, true);
-  push(s, {order.nodes.front(), iteration});
+  push(s, {order.first.all.front(), iteration});
 }
 
 void Executor::leave_order(StepState& s, uint32_t loop) {
@@ -57,17 +65,17 @@ void Executor::leave_order(StepState& s, uint32_t loop) {
 int64_t Executor::run_in_order(StepState& s, Ready at, int64_t now, int64_t until, int64_t& fired, Turn turn) {
   Iteration& in = *s.iterations[at.iteration];
   Loop& l = *s.loops[in.loop];
-  const FramePlan& frame = s.plan->frames[l.frame];
-  const LoopOrder& order = frame.order;
+  const LoopOrder& order = s.plan->frames[l.frame].order;
   const auto is_heavy = [&s](uint32_t node) {
     return s.plan->cost_ns[node].load(std::memory_order_relaxed) > PartitionPlan::kHeavyNs;
   };
   --in.outstanding;  // it was ready
-  TROUPE_CHECK(order.nodes[l.at] == at.node);
+  const LoopOrder::Nodes* nodes = &order.nodes(in.number);
+  TROUPE_CHECK(nodes->all[l.at] == at.node);
   int until_clock = is_heavy(at.node) ? 1 : kClockEvery;
   for (bool first = true;;) {
-    for (const size_t end = l.goes_on ? order.nodes.size() : order.inner; l.at < end; ++l.at) {
-      const uint32_t node = order.nodes[l.at];
+    for (const size_t end = l.goes_on ? nodes->all.size() : nodes->inner; l.at < end; ++l.at) {
+      const uint32_t node = nodes->all[l.at];
       if (!first) {
         if (--until_clock <= 0) {
           now = outbox_.now_ns();
@@ -80,7 +88,7 @@ int64_t Executor::run_in_order(StepState& s, Ready at, int64_t now, int64_t unti
       }
       first = false;
       ++fired;
-      if (!compute_in_order(s, in, node, now)) return outbox_.now_ns();
+      if (!compute_in_order(s, in, order, node, now)) return outbox_.now_ns();
     }
     if (!l.goes_on) {
       fired += std::ssize(order.merges) + std::ssize(order.switches);
@@ -90,26 +98,27 @@ int64_t Executor::run_in_order(StepState& s, Ready at, int64_t now, int64_t unti
       l.goes_on = true;
     } else {
       fired += std::ssize(order.nexts);
-      hand_on_in_order(*s.plan, in, frame);
+      hand_on_in_order(*s.plan, in, order);
+      nodes = &order.later;
       l.goes_on = false;
       l.at = 0;
     }
   }
 }
 
-bool Executor::compute_in_order(StepState& s, Iteration& in, uint32_t index, int64_t& now) {
+bool Executor::compute_in_order(StepState& s, Iteration& in, const LoopOrder& order, uint32_t index, int64_t& now) {
   const PartitionPlan& plan = *s.plan;
   const PlanNode& node = plan.nodes[index];
-  const uint32_t* const inputs = plan.input_slots.data() + node.first_input;
+  const uint32_t* const inputs = inputs_of(order, in, index);
   const bool timing = s.timed && s.firings[index] < kTimedFirings;
   if (!s.firings.empty()) ++s.firings[index];
   if (!timing) [[likely]] {
-    if (!compute(s, in, node, index)) return false;
+    if (!compute(s, in, node, index, inputs)) return false;
     in.let_go(node, inputs);
     return true;
   }
   const int64_t before = outbox_.now_ns();
-  if (!compute(s, in, node, index)) return false;
+  if (!compute(s, in, node, index, inputs)) return false;
   const double bytes = output_bytes(node, in);
   in.let_go(node, inputs);
   now = outbox_.now_ns();
@@ -121,7 +130,7 @@ bool Executor::compute_in_order(StepState& s, Iteration& in, uint32_t index, int
 std::optional<bool> Executor::decide_in_order(StepState& s, Iteration& in, const LoopOrder& order) {
   const PartitionPlan& plan = *s.plan;
   // All of them have the same predicate.
-  const uint32_t predicate = plan.input_slots[plan.nodes[order.switches.front()].first_input + 1];
+  const uint32_t predicate = inputs_of(order, in, order.switches.front())[1];
   auto taken = taken_output(in.values[predicate], 2);
   if (!taken.ok()) {
     fail(s, plan.graph_nodes[order.switches.front()], std::move(taken.error()));
@@ -129,7 +138,7 @@ std::optional<bool> Executor::decide_in_order(StepState& s, Iteration& in, const
   }
   for (const uint32_t index : order.switches) {
     const PlanNode& node = plan.nodes[index];
-    const uint32_t* const inputs = plan.input_slots.data() + node.first_input;
+    const uint32_t* const inputs = inputs_of(order, in, index);
     in.values[node.first_output + static_cast<uint32_t>(*taken)] = in.take(inputs[0]);
     in.let_go(node, inputs);
   }
@@ -143,16 +152,15 @@ void Executor::merge_in_order(Iteration& in, const LoopOrder& order, bool first)
   }
 }
 
-void Executor::hand_on_in_order(const PartitionPlan& plan, Iteration& in, const FramePlan& frame) {
-  const int32_t* const uses = frame.counts.data() + frame.num_nodes;  // of the next iteration
-  for (const uint32_t next : frame.order.nexts) {
+void Executor::hand_on_in_order(const PartitionPlan& plan, Iteration& in, const LoopOrder& order) {
+  for (const uint32_t next : order.nexts) {
     const PlanNode& node = plan.nodes[next];
-    Tensor value = read_slot(in, plan.input_slots[node.first_input]);
-    if (uses[node.first_output] > 0) in.values[node.first_output] = std::move(value);
+    Tensor value = read_slot(in, inputs_of(order, in, next)[0]);
+    if (order.uses[node.first_output] > 0) in.values[node.first_output] = std::move(value);
   }
-  in.begin_uses(frame);
+  std::ranges::copy(order.uses, in.uses);
   ++in.number;
-  merge_in_order(in, frame.order, false);
+  merge_in_order(in, order, false);
 }
 
 void Executor::exit_in_order(StepState& s, Iteration& in) {

@@ -79,10 +79,19 @@ struct LoopOrder {
   struct Merge {
     uint32_t merged, entered, handed_on;
   };
-  std::vector<Merge> merges;    // empty: the loop has no such order
-  std::vector<uint32_t> nodes;  // that compute
-  uint32_t inner = 0;           // from this one of them on, those that run only if another iteration comes
+  /// Nodes that compute.
+  struct Nodes {
+    std::vector<uint32_t> all;
+    uint32_t inner = 0;  // from this one of them on, those that run only if another iteration comes
+  };
+  std::vector<Merge> merges;  // empty: the loop has no such order
+  Nodes first, later;         // of the first iteration; of the others, where what would be the same again is left out
   std::vector<uint32_t> switches, nexts;
+  const Nodes& nodes(uint32_t iteration) const { return iteration == 0 ? first : later; }
+  /// An Identity is left out: who reads it reads what it would hand on. So nodes, by first_input, have other input
+  /// slots here, and slots other numbers of readers. All are counted within the frame.
+  std::vector<uint32_t> first_input, input_slots;
+  std::vector<int32_t> uses;
   bool empty() const { return merges.empty(); }
 };
 

@@ -96,8 +96,6 @@ struct Iteration {
     for (const auto& [slot, value] : plan.constants) values[slot] = *value;
   }
   void begin(const FramePlan& plan) { std::ranges::copy(plan.counts, counts_.begin()); }
-  /// The same for the counts of readers alone.
-  void begin_uses(const FramePlan& plan) { std::copy_n(plan.counts.data() + plan.num_nodes, plan.num_slots, uses); }
   /// What a node that will be done at once hands on of an input: the tensor itself where it is the last reader.
   Tensor take(uint32_t slot) { return uses[slot] == 1 ? std::move(values[slot]) : values[slot]; }
   /// After a node has run: lets go of the inputs whose last reader it was, and of the outputs that nobody reads.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/loop_order.h"
 
+#include <algorithm>
+#include <numeric>
 #include <span>
+#include <string_view>
 
 namespace troupe {
 namespace {
@@ -14,7 +17,9 @@ class OrderFinder {
 
   std::optional<LoopOrder> find() {
     if (!look_at_nodes() || !enters_lead_to_merges() || !sort()) return {};
-    if (out_.merges.empty() || out_.switches.empty() || out_.nodes.empty()) return {};
+    if (out_.merges.empty() || out_.switches.empty() || out_.first.all.empty()) return {};
+    leave_out_identities();
+    find_later();
     return std::move(out_);
   }
 
@@ -99,7 +104,7 @@ class OrderFinder {
       const bool in_next = is_inner[local(i)];
       if (node.kind == NodeKind::kSwitch && in_next) return false;
       if (node.kind == NodeKind::kNextIteration && !in_next) return false;  // it would go on for ever
-      if (node.kind == NodeKind::kCompute) (in_next ? inner : out_.nodes).push_back(i);
+      if (node.kind == NodeKind::kCompute) (in_next ? inner : out_.first.all).push_back(i);
       bool fits = true;
       for_each_edge(i, [&](uint32_t to, int port) {
         if (node.kind == NodeKind::kSwitch && port == 0 && plan_.nodes[to].kind != NodeKind::kExit) fits = false;
@@ -108,9 +113,85 @@ class OrderFinder {
       });
       if (!fits) return false;
     }
-    out_.inner = static_cast<uint32_t>(out_.nodes.size());
-    out_.nodes.insert(out_.nodes.end(), inner.begin(), inner.end());
+    out_.first.inner = static_cast<uint32_t>(out_.first.all.size());
+    out_.first.all.insert(out_.first.all.end(), inner.begin(), inner.end());
     return ready.size() == frame_.num_nodes;
+  }
+
+  bool hands_on(uint32_t i) const {
+    static constexpr std::string_view kOps[] = {"Identity", "PreventGradient", "Snapshot", "StopGradient"};
+    const Node* const node = plan_.graph_nodes[i];
+    return node && std::ranges::find(kOps, node->op().name()) != std::end(kOps) && !plan_.nodes[i].compute->checked;
+  }
+
+  void leave_out_identities() {
+    const int32_t* const uses = frame_.counts.data() + frame_.num_nodes;
+    out_.uses.assign(uses, uses + frame_.num_slots);
+    std::vector<uint32_t> stands_for(frame_.num_slots);  // of each slot, the one to read in its place
+    std::iota(stands_for.begin(), stands_for.end(), 0);
+    out_.first_input.resize(frame_.num_nodes);
+    const auto take_inputs = [&](uint32_t i) {
+      out_.first_input[i - frame_.first_node] = static_cast<uint32_t>(out_.input_slots.size());
+      for (uint32_t k = 0; k < plan_.nodes[i].num_inputs; ++k)
+        out_.input_slots.push_back(stands_for[input(plan_.nodes[i], k)]);
+    };
+    const auto stays = [&](uint32_t i, bool must) {
+      take_inputs(i);
+      const uint32_t output = plan_.nodes[i].first_output;
+      if (must || !hands_on(i) || out_.uses[output] == 0) return true;
+      stands_for[output] = out_.input_slots.back();
+      out_.uses[stands_for[output]] += out_.uses[output] - 1;
+      return false;
+    };
+    out_.first = without_others(out_.first, stays);
+    for (uint32_t i = frame_.first_node; i < end_; ++i)
+      if (plan_.nodes[i].kind != NodeKind::kCompute) take_inputs(i);
+  }
+
+  /// What follows from constants and from what is the same in every iteration is computed in the first one, and its
+  /// slots keep their values, as far as these are not large.
+  void find_later() {
+    std::vector<bool> stays(frame_.num_slots);
+    std::fill(stays.begin() + frame_.num_values, stays.end(), true);
+    int64_t bytes = 0;
+    out_.later = without_others(out_.first, [&](uint32_t i, bool must) {
+      const PlanNode& node = plan_.nodes[i];
+      const uint32_t* const inputs = out_.input_slots.data() + out_.first_input[i - frame_.first_node];
+      const bool same = std::all_of(inputs, inputs + node.num_inputs, [&](uint32_t slot) { return stays[slot]; });
+      const int64_t size = same ? size_if_steady(i) : -1;
+      if (must || size < 0 || bytes + size > kMostKept) return true;
+      bytes += size;
+      for (uint32_t slot = node.first_output; slot < node.first_output + node.num_outputs; ++slot) {
+        stays[slot] = true;
+        if (out_.uses[slot] < kKeptUses) out_.uses[slot] += kKeptUses;
+      }
+      return false;
+    });
+  }
+
+  static constexpr int64_t kMostKept = int64_t{64} << 20;  // bytes
+  /// The bytes that a node puts out, if they are known and follow from its inputs alone; else -1.
+  int64_t size_if_steady(uint32_t i) const {
+    const Node* const node = plan_.graph_nodes[i];
+    if (!node || node->op().is_stateful()) return -1;
+    int64_t bytes = 0;
+    for (int port = 0; port < node->num_outputs(); ++port) {
+      const PartialShape& shape = node->shape(port);
+      if (!shape.fully_known() || shape.shape().elements() > kMostKept || is_object(node->dtype(port))) return -1;
+      bytes += shape.shape().elements() * static_cast<int64_t>(size_of(node->dtype(port)));
+    }
+    return bytes;
+  }
+
+  /// The nodes that stays(node, must) is true of; one of them must, for an order begins with one.
+  template <class F> static LoopOrder::Nodes without_others(const LoopOrder::Nodes& nodes, F&& stays) {
+    LoopOrder::Nodes out;
+    for (uint32_t at = 0; at < nodes.all.size(); ++at) {
+      if (!stays(nodes.all[at], out.all.empty() && at + 1 == nodes.all.size())) continue;
+      out.all.push_back(nodes.all[at]);
+      out.inner += at < nodes.inner;
+    }
+    return out;
   }
 
   const PartitionPlan& plan_;

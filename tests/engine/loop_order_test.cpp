@@ -132,6 +132,103 @@ TEST_CASE("in a loop by its order, values that stay, change places, are read twi
   for (const int times : {0, 1, 2, 7}) check_as_by_counts(t, last, {{n, Tensor::scalar(times)}});
 }
 
+TEST_CASE("in a loop by its order who reads an Identity reads what it would hand on, wherever that comes from") {
+  const auto same = [](const Scope& s, Output x, int times = 1) {
+    for (int i = 0; i < times; ++i) x = s.op(i % 2 ? "StopGradient" : "Identity", {x});
+    return x;
+  };
+  TestEngine t;
+  const Output n = t.placeholder(DType::kInt32, PartialShape::scalar(), "n");
+  const Output outside = t.scope.constant(Tensor::of<float>({1, 2, 3}));
+  const Outputs last = while_loop(
+      t.scope, {t.scope.constant(0), t.scope.op("Neg", {outside}), outside, t.scope.op("Abs", {outside}), outside},
+      [&](const Scope& s, const Outputs& v) {
+        return same(s, s.op("Less", {same(s, v[0]), same(s, n)}), 2);
+      },
+      [&](const Scope& s, const Outputs& v) {
+        const Output sum = s.op("AddV2", {same(s, v[1], 2), same(s, outside, 3)});
+        const Output late = s.after(std::vector<const Node*>{sum.node}).op("Identity", {v[4]});
+        // Of v[3], what is changed in place is read beside it.
+        const Output other = s.op("Mul", {s.op("Neg", {same(s, v[3])}), v[3]});
+        return Outputs{same(s, s.op("AddV2", {same(s, v[0]), s.constant(1)})), same(s, v[2]), same(s, sum, 2), other,
+                       late};
+      });
+  for (const int times : {0, 1, 2, 7}) check_as_by_counts(t, last, {{n, Tensor::scalar(times)}}, GraphPasses::none());
+
+  // Nothing but Identities.
+  const Output yes = t.scope.constant(Tensor::scalar(true)), no = t.scope.constant(Tensor::scalar(false));
+  const Outputs ends = while_loop(
+      t.scope, {yes, yes, no}, [&](const Scope& s, const Outputs& v) { return same(s, v[0]); },
+      [&](const Scope& s, const Outputs& v) {
+        return Outputs{same(s, v[1]), same(s, v[2]), same(s, v[2])};
+      });
+  check_as_by_counts(t, ends, {}, GraphPasses::none());
+}
+
+TEST_CASE("what is the same in every iteration of a loop by its order is computed in the first one") {
+  TestEngine t;
+  const Output n = t.placeholder(DType::kInt32, PartialShape::scalar(), "n");
+  const Output weights = t.placeholder(DType::kFloat32, {2, 2}, "weights");
+  const Outputs last = while_loop(
+      t.scope, {t.scope.constant(0), t.scope.constant(Tensor::of<float>({1, -1}, {1, 2}))},
+      [&](const Scope& s, const Outputs& v) {
+        return s.op("Less", {v[0], s.op("Square", {n})});
+      },
+      [&](const Scope& s, const Outputs& v) {
+        const Output once =
+            s.named("once").op("Neg", {s.op("Transpose", {weights, s.constant(Tensor::of<int32_t>({1, 0}))})});
+        const Output row = s.op("MatMul", {v[1], s.op("Tanh", {once})});
+        // Read twice, and by one that would write into it.
+        return Outputs{s.op("AddV2", {v[0], s.constant(1)}), s.op("AddV2", {row, s.op("Sum", {once, s.constant(0)})})};
+      },
+      {.name = "loop"});
+  const std::vector<Feed> feeds = {{n, Tensor::scalar(2)}, {weights, Tensor::of<float>({1, 2, 3, 4}, {2, 2})}};
+  check_as_by_counts(t, last, feeds);
+  check_as_by_counts(t, last, feeds, GraphPasses::none());
+  check_as_by_counts(t, last, {{n, Tensor::scalar(0)}, feeds[1]});
+
+  // Timed as often as it runs.
+  Session session(*t.engine, t.graph);
+  for (int i = 0; i < 2; ++i) REQUIRE(session.run(feeds, last).ok());
+  const MeasuredCost* cost = session.costs().find("loop/body/once", "cpu");
+  REQUIRE(cost);
+  CHECK(cost->firings == 1);
+
+  // Where nothing else is computed, a loop still lets others run and can be ended.
+  const Output turns = while_loop(
+      t.scope, {t.scope.constant(Tensor::scalar(true))}, [](const Scope&, const Outputs& v) { return v[0]; },
+      [&](const Scope& s, const Outputs&) {
+        return Outputs{s.op("Less", {n, s.constant(5)})};
+      })[0];
+  CHECK(t.session->run({{n, Tensor::scalar(9)}}, {turns}).ok());
+  refused(t.session->run({{n, Tensor::scalar(1)}}, {turns}, {}, {.deadline = std::chrono::milliseconds(50)}),
+          Code::kDeadlineExceeded);
+}
+
+TEST_CASE("a node of a loop by its order that draws, prints or keeps a state does so in every iteration") {
+  TestEngine t;
+  const Output shape = t.scope.constant(Tensor::of<int32_t>({4}));
+  const Output sum = counted(t.scope, t.scope.constant(3), t.scope.constant(Tensor::of<float>({0, 0, 0, 0})),
+                             [&](const Scope& s, Output, Output x) {
+                               return s.op("Sub", {s.op("RandomUniform", {shape}, {{"dtype", DType::kFloat32}}), x});
+                             })[1];
+  // a - (b - c), of which two would cancel out if they were drawn once.
+  const Tensor drawn = t.value({}, sum), again = t.value({}, sum);
+  CHECK_FALSE(drawn.identical(again));
+  const Output once = counted(
+      t.scope, t.scope.constant(1), t.scope.constant(Tensor::of<float>({0, 0, 0, 0})),
+      [&](const Scope& s, Output, Output x) {
+        return s.op("AddV2", {s.op("RandomUniform", {shape}, {{"dtype", DType::kFloat32}, {"seed", int64_t{3}}}), x});
+      })[1];
+  const Output thrice = counted(
+      t.scope, t.scope.constant(3), t.scope.constant(Tensor::of<float>({0, 0, 0, 0})),
+      [&](const Scope& s, Output, Output x) {
+        return s.op("AddV2", {s.op("RandomUniform", {shape}, {{"dtype", DType::kFloat32}, {"seed", int64_t{3}}}), x});
+      })[1];
+  const float one = number(t.value({}, once)), three = number(t.value({}, thrice));
+  CHECK(std::abs(three - 3 * one) > 1e-6f);
+}
+
 TEST_CASE("a fault in a loop by its order names the node, and the next step is right") {
   TestEngine t;
   const Output n = t.placeholder(DType::kInt32, PartialShape::scalar(), "n");
