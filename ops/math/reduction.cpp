@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions: Sum, Mean, Prod, Max, Min, All, Any, EuclideanNorm, L2Loss, ArgMax, ArgMin.
 #include <algorithm>
+#include <type_traits>
 
 #include "devices/parallel.h"
 #include "ops/math/reduce_loops.h"
@@ -187,9 +188,12 @@ using ArgTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, in
                           uint32_t, uint64_t, bool>;
 using ArgMaxResults = TypeList<int16_t, uint16_t, int32_t, int64_t>;
 
-/// The index of the largest or smallest of n elements, `inner` apart.
+/// The index of the largest or smallest of n elements, `inner` apart. A NaN, wherever it is, is none of them; of NaN
+/// alone it is 0.
 template <class T, bool max> int64_t arg_extreme(const T* at, int64_t n, int64_t inner) {
+  using Join = std::conditional_t<max, Largest<Arithmetic<T>>, Smallest<Arithmetic<T>>>;
   auto best = widen(*at);
+  if (best != best) best = Join::nothing();
   int64_t where = 0;
   for (int64_t k = 1; k < n; ++k) {
     const auto v = widen(at[k * inner]);
@@ -331,7 +335,7 @@ void register_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .shape(arg_shape)
                 .cost(reduction_cost)
                 .doc(std::string("The index of the ") + (max ? "largest" : "smallest") +
-                     " element along a dimension; the first where several are equal."),
+                     " element along a dimension; the first where several are equal. NaN counts as nothing."),
             not_differentiable("it gives indices"));
   }
   for (const char* op : {"ArgMax", "ArgMin"}) kernels.add<ArgKernel>(op, DeviceKind::kCpu, {});

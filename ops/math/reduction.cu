@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions on GPUs: Sum, Mean, Prod, Max, Min, All, Any, EuclideanNorm, L2Loss, ArgMax, ArgMin.
+#include <type_traits>
+
 #include "ops/math/register.h"
 #include "ops/parts/reduce.cuh"
 #include "ops/parts/reducers.h"
@@ -17,22 +19,19 @@ template <class A> __device__ inline Placed<A> shuffle_down(Placed<A> a, int del
   return {__shfl_down_sync(kAllLanes, a.value, delta), __shfl_down_sync(kAllLanes, a.place, delta)};
 }
 
-/// The first of the largest (or smallest) elements. A NaN is it where it comes first, else it counts as nothing: so
-/// does a loop that takes an element where it is larger.
+/// The first of the largest (or smallest) elements. A NaN counts as nothing: as the infinity that any element beats.
 template <class T, bool max, class I> struct Extreme {
   using A = Arithmetic<T>;
   using Accumulator = Placed<A>;
   static __device__ Accumulator nothing() { return {A(0), -1}; }
   static __device__ Accumulator take(Accumulator a, T x, int64_t k) {
+    using Join = std::conditional_t<max, reducers::Largest<A>, reducers::Smallest<A>>;
     const A value = widen(x);
-    if (value != value && k > 0) return a;
-    return merge(a, {value, k});
+    return merge(a, {value != value ? Join::nothing() : value, k});
   }
   static __device__ Accumulator merge(Accumulator a, Accumulator b) {
     if (b.place < 0) return a;
     if (a.place < 0) return b;
-    if (a.value != a.value) return a;
-    if (b.value != b.value) return b;
     const bool better = max ? b.value > a.value : b.value < a.value;
     return better || (b.value == a.value && b.place < a.place) ? b : a;
   }

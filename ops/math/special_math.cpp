@@ -131,10 +131,9 @@ double lgamma(double x) {
 double digamma(double x) {
   double result = 0;
   if (x <= 0) {
-    const double whole = std::floor(x);
-    if (whole == x) return kNaN;
-    const double part = x - whole;  // by reflection (6.3.7)
-    if (part != 0.5) result = -std::numbers::pi / std::tan(std::numbers::pi * part);
+    const double part = x - std::round(x);  // by reflection (6.3.7); exact, also next to a whole number
+    if (part == 0 || std::isinf(x)) return kNaN;
+    if (std::abs(part) != 0.5) result = -std::numbers::pi / std::tan(std::numbers::pi * part);
     x = 1 - x;
   }
   for (; x < 10; x += 1) result -= 1 / x;

@@ -119,11 +119,12 @@ TEST_CASE("The places of extremes on GPUs are those of CPUs") {
           for (uint64_t seed : {6, 7, 8})
             parity.check(
                 {op, {random_values(dtype, shape, seed, true), Tensor::scalar<int32_t>(axis)}, {{"output_type", out}}});
-  // A NaN is the largest where it comes first, else it is none.
+  // A NaN is neither the largest nor the smallest.
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const char* op : {"ArgMax", "ArgMin"})
     for (const Tensor& x : {Tensor::of<float>({nan, 3, 1}), Tensor::of<float>({3, nan, 5, nan}),
-                            Tensor::of<float>({nan, nan}), Tensor::of<float>({-INFINITY, nan, -INFINITY})})
+                            Tensor::of<float>({nan, nan}), Tensor::of<float>({-INFINITY, nan, -INFINITY}),
+                            Tensor::of<float>({nan, -INFINITY, -INFINITY}), Tensor::of<float>({nan, INFINITY, nan})})
       parity.check({op, {x, Tensor::scalar<int32_t>(0)}});
 }
 

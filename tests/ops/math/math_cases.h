@@ -239,6 +239,9 @@ inline std::vector<OpCase> reduction_cases() {
       {"ArgMin", {B({true, false}), I(0)}, {}, {L(1)}},
       {"ArgMax", {D({1, 3, 3}), I(0)}, {{"output_type", DType::kInt32}}, {I(1)}},
       {"ArgMin", {x, I(-2)}, {}, {L({0, 0, 1})}},
+      // NaN is neither the largest nor the smallest, wherever it is.
+      {"ArgMax", {D({NAN, 1, 3, 1, NAN, 3, NAN, NAN, NAN, NAN, -INFINITY, -1}, {4, 3}), I(1)}, {}, {L({2, 2, 0, 2})}},
+      {"ArgMin", {D({NAN, 1, 3, 3, NAN, 1, NAN, NAN, NAN, NAN, INFINITY, 1}, {4, 3}), I(1)}, {}, {L({1, 2, 0, 2})}},
   };
 }
 
