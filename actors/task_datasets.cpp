@@ -11,7 +11,9 @@ namespace troupe {
 Status TaskDatasets::begin() {
   for (const auto& [name, dataset] : datasets_) {
     Status made = guarded([&, &name = name, &dataset = dataset] {
-      return directory_->add(iterator_key(name), std::make_unique<IteratorResource>(dataset), "");
+      // What is read ahead of a client would be what files had when the last one went. A queue needs its reader though.
+      const auto begin = dataset.repeatable() ? IteratorResource::Begin::kWhenAsked : IteratorResource::Begin::kAtOnce;
+      return directory_->add(iterator_key(name), std::make_unique<IteratorResource>(dataset, begin), "");
     });
     if (!made.ok()) {
       made.error().message = fmt::format("dataset '{}': {}", name, made.error().message);

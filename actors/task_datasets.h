@@ -4,6 +4,7 @@
 //
 // A visit is one client's time with the task, by its number; a later one has a greater. Iterators are replaced, not
 // restarted: a step of a client that has gone may still ask the old ones, and gets nothing of the next one's elements.
+// Those of a repeatable dataset read nothing before they are asked: files may change until the next client comes.
 #pragma once
 #include <cstdint>
 #include <map>

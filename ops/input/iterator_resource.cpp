@@ -177,7 +177,7 @@ IteratorResource::Source IteratorResource::bind(StagePtr stage, int64_t ahead) {
   return {Dataset(std::make_shared<BoundStage>(std::move(stage), host_->functions(), wanted)), wanted, may_wait};
 }
 
-IteratorResource::IteratorResource(Dataset dataset) {
+IteratorResource::IteratorResource(Dataset dataset, Begin begin) : begun_(begin == Begin::kAtOnce) {
   const bool may_wait = dataset.may_wait();
   auto ahead = std::make_shared<const std::atomic<int64_t>>(dataset.prefetch_depth());
   source_ = Source{std::move(dataset), std::move(ahead), may_wait};
@@ -212,6 +212,7 @@ void IteratorResource::clear() {
 }
 
 void IteratorResource::get_next(Reply reply) {
+  begun_ = true;
   waiting_.push_back(std::move(reply));
   serve();
 }
@@ -223,7 +224,7 @@ void IteratorResource::serve() {
                        "the iterator '{}' has no dataset: its initializer, a MakeIterator, must run first", name_));
     return;
   }
-  if (!producer_->serve(waiting_) || !source_->may_wait || !host_) return;
+  if (!begun_ || !producer_->serve(waiting_) || !source_->may_wait || !host_) return;
   producer_->set_running(true);
   const Status status = host_->start_blocking([producer = producer_] { producer->run(); });
   if (status.ok()) return;
@@ -250,7 +251,9 @@ void IteratorResource::restart() {
   serve();
 }
 
-bool IteratorResource::wants_work() const { return producer_ && !source_->may_wait && producer_->wants_work(); }
+bool IteratorResource::wants_work() const {
+  return producer_ && begun_ && !source_->may_wait && producer_->wants_work();
+}
 
 void IteratorResource::work() {
   if (!wants_work()) return;

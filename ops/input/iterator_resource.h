@@ -25,8 +25,10 @@ std::string iterator_key(const std::string& name);
 /// waits, that iterator is cancelled and left to its job: an element that it still gives is dropped.
 class IteratorResource final : public HostedResource {
  public:
-  /// Throws what the dataset's may_wait() throws.
-  explicit IteratorResource(Dataset dataset);
+  enum class Begin { kAtOnce, kWhenAsked };
+  /// With kWhenAsked nothing of the dataset is read, and no file opened, before the first request: what is read then is
+  /// what is there then. Throws what the dataset's may_wait() throws.
+  explicit IteratorResource(Dataset dataset, Begin begin = Begin::kAtOnce);
   /// Over no dataset yet: `name` is what errors call it.
   explicit IteratorResource(std::string name);
   /// Over a dataset of a graph, whose functions the host calls; see set_dataset().
@@ -73,6 +75,7 @@ class IteratorResource final : public HostedResource {
   ResourceHost* host_ = nullptr;
   std::shared_ptr<Producer> producer_;  // where there is a source
   std::deque<Reply> waiting_;
+  bool begun_ = true;
 };
 
 /// A handle of an iterator without a name, which lives as long as its handle.

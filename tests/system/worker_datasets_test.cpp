@@ -62,6 +62,33 @@ TEST_CASE("cluster: two workers read three files of records by shard, each recor
   check_error(steps("6"), 1, {"out of range", "end of the dataset", "IteratorGetNext", "/job:worker/replica:0/task:"});
 }
 
+TEST_CASE("cluster: each client reads what files have when it comes, not when the last one went") {
+  const Cluster c(2);
+  write_records(c, "part-0.tfrecord", "x", 2);
+  write_records(c, "part-1.tfrecord", "y", 2);
+  c.write("g.pbtxt", two_readers("train", ""));
+  const std::vector<std::string> files = {"--records", "train=" + c.file("part-*.tfrecord")};
+  const auto first = c.start(0, files), second = c.start(1, files);
+  const auto steps = [&] {
+    return run({"run", c.file("g.pbtxt"), "--cluster", c.file("cluster.json"), "--fetch", "a,b", "--all-steps",
+                "--steps", "2"});
+  };
+  const auto said = [](const std::string& b) {
+    return "a string[2] [\"x0\", \"x1\"]\nb string[2] [\"" + b + "0\", \"" + b + "1\"]\n";
+  };
+  CHECK(steps().out == said("y"));
+  REQUIRE(second->read_for(std::chrono::minutes(1), "has gone"));
+  // Another file by that name, as a job that makes data anew leaves it.
+  write_records(c, "new", "z", 2);
+  std::filesystem::rename(c.file("new"), c.file("part-1.tfrecord"));
+  CHECK(steps().out == said("z"));
+  // What was missing is told once, and not again when it is there.
+  std::filesystem::rename(c.file("part-1.tfrecord"), c.file("away"));
+  check_error(steps(), 1, {"not found", "part-1.tfrecord", "IteratorGetNext 'b'"});
+  std::filesystem::rename(c.file("away"), c.file("part-1.tfrecord"));
+  CHECK(steps().out == said("z"));
+}
+
 TEST_CASE("cluster: workers share the lines of one file, in batches that go on over its end") {
   const Cluster c(2);
   c.write("text", "0\n1\n2\n3\n4\n5\n");

@@ -119,6 +119,42 @@ TEST_CASE("an iterator produces ahead up to its depth, and then answers at once"
   }
 }
 
+TEST_CASE("an iterator that begins when it is asked makes nothing before, and then produces ahead") {
+  for (const bool waits : {false, true}) {
+    int made = 0;
+    struct Counted final : Dataset::Stage {
+      Counted(Dataset of, int& count, bool may_wait) : dataset(std::move(of)), made(count), waits(may_wait) {}
+      Result<std::unique_ptr<DatasetIterator>> iterate() const override { return ++made, dataset.iterate(); }
+      std::vector<DType> dtypes() const override { return dataset.dtypes(); }
+      std::vector<PartialShape> shapes() const override { return dataset.shapes(); }
+      bool may_wait() const override { return waits; }
+      const Dataset dataset;
+      int& made;
+      const bool waits;
+    };
+    Sink sink;
+    Host host;
+    IteratorResource it(Dataset(std::make_shared<Counted>(three(), made, waits)), IteratorResource::Begin::kWhenAsked);
+    it.attach(host);
+    work_off(it, host);
+    it.restart();
+    it.woken();
+    it.cancel(1, 1);
+    work_off(it, host);
+    CHECK(made == 0);
+    it.get_next(sink.ask(1));
+    work_off(it, host);
+    CHECK(made == 1);
+    CHECK(sink.values() == V{10});
+    it.get_next(sink.ask(2));
+    it.get_next(sink.ask(3));
+    CHECK(sink.values() == V{10, 20, 30});  // of which two were ready
+    it.restart();
+    work_off(it, host);
+    CHECK(made == 2);
+  }
+}
+
 TEST_CASE("an element that is ready costs neither a message nor, while half of those ahead are left, a job") {
   Sink sink;
   Host host;
