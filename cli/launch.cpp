@@ -257,8 +257,10 @@ class Launch {
   }
 
   void end_workers() {
+    // One that does not listen yet has nothing to end, and would say that a signal interrupted it.
+    const int how = listening_ < workers_.size() ? SIGKILL : SIGTERM;
     for (const Worker& worker : workers_)
-      if (worker.pid > 0) kill(worker.pid, SIGTERM), kill(worker.pid, SIGCONT);
+      if (worker.pid > 0) kill(worker.pid, how), kill(worker.pid, SIGCONT);
     const auto until = Clock::now() + kLongestEnd;
     for (;;) {
       for (Worker& worker : workers_)

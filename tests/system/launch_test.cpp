@@ -133,6 +133,14 @@ TEST_CASE("cluster: launch says where its sockets have no room") {
   CHECK(std::filesystem::is_empty(folder));
 }
 
+TEST_CASE("cluster: where one worker cannot begin, launch tells of that one alone") {
+  const auto ended = run({"launch", "-n", "3", "--devices", "gpu=64", "--", "true"});  // more cards than there are
+  INFO(ended.err);
+  CHECK(ended.status == 1);
+  CHECK_THAT(ended.err, Contains(" before it began\n"));
+  CHECK_THAT(ended.err, !Contains("interrupted by a signal"));
+}
+
 TEST_CASE("cluster: launch names a worker that dies, and --restart starts it again") {
   const std::string kill_one = kBrothers + "kill -9 ${all%% *}; exec ../cli/troupe cluster status --timeout ";
   Program gone(kTroupePath, {"launch", "-n", "2", "--", "sh", "-c", kill_one + "0.5"});
