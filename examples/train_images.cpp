@@ -180,6 +180,7 @@ struct Job {
           100 * metrics.accuracy);
       return {};
     }
+    TROUPE_RETURN_IF_ERROR(records.go_on(step_at_start));
     for (int epoch = first; epoch < options.epochs && programs::interrupts() == 0; ++epoch) {
       TROUPE_RETURN_IF_ERROR(train(epoch));
       if (trainer.step() == step_at_start) break;  // a signal came before the first step
@@ -245,6 +246,8 @@ Status run(const Options& options) {
   settings.recovery.on_task = [&](const nn::TaskReport& report) {
     progress.clear();
     progress.go_back(report.updates * options.batch * options.batches_per_update());
+    // An error comes again with the next point.
+    if (report.updates > 0) (void)records.go_on(report.step).ok();
     print(report);
   };
   const DType dtype = *dtype_from_string(options.dtype);

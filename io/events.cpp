@@ -172,6 +172,13 @@ Status EventWriter::graph(std::string_view graph_def, int64_t step) {
   return state_->write(std::move(event));
 }
 
+Status EventWriter::begin_again(int64_t step) {
+  proto::Event event;
+  event.set_step(step);
+  event.mutable_session_log()->set_status(proto::SessionLog::START);
+  return state_->write(std::move(event));
+}
+
 Status EventWriter::summary(int64_t step, std::string_view bytes) {
   proto::Event event;
   event.set_step(step);

@@ -79,6 +79,8 @@ Status Records::scalar(const std::string& name, double value, int64_t step) {
   return events_->scalar(name, step, static_cast<float>(value));
 }
 
+Status Records::go_on(int64_t step) { return events_->begin_again(step + 1); }
+
 Status Records::start(const Graph& graph, const Images& images, int64_t step) {
   TROUPE_RETURN_IF_ERROR(events_->graph(to_graph_def(graph)));
   return events_->image("train/images", step, images.train_images, 4);

@@ -37,6 +37,8 @@ class Records {
   troupe::Result<int64_t> save(troupe::Snapshot snapshot, int64_t images, int64_t step, int64_t per_update);
 
   troupe::Status scalar(const std::string& name, double value, int64_t step);
+  /// Points behind `step` that were written before count no more: training goes on from there.
+  troupe::Status go_on(int64_t step);
   /// The graph and a few training images, once.
   troupe::Status start(const troupe::Graph& graph, const Images& images, int64_t step);
   /// A histogram of each variable that is trained.

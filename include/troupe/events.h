@@ -41,6 +41,9 @@ class EventWriter {
   Status summary(int64_t step, std::string_view bytes);
   /// The bytes of an Event, with the wall time and step that it has. Error: kDataLoss for other bytes.
   Status event(std::string_view bytes);
+  /// Points of `step` and later that were written before, to this file or another one of the directory, count no more,
+  /// since training went back and writes them again: TensorBoard leaves them out. TensorFlow's SessionLog START.
+  Status begin_again(int64_t step);
   Status flush();
   /// From now on an event flushes after more than `events` since the last flush, or more than `seconds`.
   void flush_after(int64_t events, double seconds);

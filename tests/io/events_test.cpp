@@ -51,12 +51,15 @@ TEST_CASE("an event file holds its version, scalars, histograms, images and the 
     REQUIRE(w.image("sample", 5, Tensor::of<uint8_t>({0, 128, 255, 7}, {2, 2})).ok());
     REQUIRE(w.image("batch", 6, *Tensor::zeros(DType::kFloat32, {5, 4, 2, 3}), 2).ok());
     REQUIRE(w.graph("graph bytes").ok());
+    REQUIRE(w.begin_again(7).ok());
     REQUIRE(w.flush().ok());
-    CHECK(read_events(path).size() == 6);
+    CHECK(read_events(path).size() == 7);
     REQUIRE(w.scalar("late", 9, 1).ok());
   }
   const auto events = read_events(path);
-  REQUIRE(events.size() == 7);  // the destructor flushes
+  REQUIRE(events.size() == 8);  // the destructor flushes
+  CHECK(events[6].session_log().status() == proto::SessionLog::START);
+  CHECK(events[6].step() == 7);
   CHECK(events[0].file_version() == "brain.Event:2");
   CHECK(events[0].wall_time() == 1000);
   CHECK(events[1].wall_time() == 1001);
