@@ -5,8 +5,10 @@
 //                              +-> replica 1 on cpu:1 -+
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <thread>
 
 #include <CLI/CLI.hpp>
@@ -65,16 +67,17 @@ Error interrupted(const char* when) {
   return make_error(Code::kCancelled, "interrupted by {} {}", programs::first_signal(), when);
 }
 
-/// As long as it lives, the first signal stops a trainer, also while that waits for a lost task and makes no step.
-class StopsAtSignal {
+/// As long as it lives, the first signal has `what` called, also while a trainer waits for a lost task and makes no
+/// step.
+class AtSignal {
  public:
-  explicit StopsAtSignal(nn::Trainer& trainer)
-      : thread_([&trainer](const std::stop_token& ended) {
+  explicit AtSignal(std::function<void()> what)
+      : thread_([what = std::move(what)](const std::stop_token& ended) {
           std::mutex mutex;
           std::condition_variable_any changed;
           std::unique_lock lock(mutex);
           while (!ended.stop_requested()) {
-            if (programs::interrupts() > 0) return trainer.stop();
+            if (programs::interrupts() > 0) return what();
             changed.wait_for(lock, ended, std::chrono::milliseconds(100), [] { return false; });
           }
         }) {}
@@ -106,20 +109,30 @@ struct Job {
   Progress& progress;
   Tracing& tracing;
   InputWait wait = {};
+  int64_t saved_at = step_at_start;
 
   int64_t per_update() const { return static_cast<int64_t>(options.batch) * options.batches_per_update(); }
   int64_t per_epoch() const { return images.train_images.dim(0) / options.batch * options.batch; }
-  int64_t trained() const { return images_at_start + (trainer.step() - step_at_start) * per_update(); }
+  int64_t trained(int64_t step) const { return images_at_start + (step - step_at_start) * per_update(); }
+
+  /// After a signal it waits for no lost task: it is then the one that the trainer has kept.
+  Result<Snapshot> snapshot() {
+    std::stop_source hurry;
+    std::optional<AtSignal> hurries;  // without a cluster nothing is waited for
+    if (!cluster_status(engine).empty()) hurries.emplace([&hurry] { hurry.request_stop(); });
+    return trainer.snapshot(hurry.get_token());
+  }
 
   Status save() {
-    TROUPE_ASSIGN(Snapshot snapshot, trainer.snapshot());
-    return records.save(std::move(snapshot), images_at_start, step_at_start, per_update()).status();
+    TROUPE_ASSIGN(Snapshot taken, snapshot());
+    TROUPE_ASSIGN(saved_at, records.save(std::move(taken), images_at_start, step_at_start, per_update()));
+    return {};
   }
 
   // Updates until the end of `epoch`, with progress, events and checkpoints beside them.
   Status train(int epoch) {
     progress.begin(epoch);
-    const int64_t left = (epoch + 1) * per_epoch() - trained();
+    const int64_t left = (epoch + 1) * per_epoch() - trained(trainer.step());
     const Status status = run((left + per_update() - 1) / per_update());
     progress.clear();
     return status;
@@ -129,7 +142,7 @@ struct Job {
     wait.begin();
     Status faults;
     auto saved = Progress::Clock::now();
-    const StopsAtSignal stops(trainer);
+    const AtSignal stops([this] { trainer.stop(); });
     auto summary = trainer.run(updates, [&](const nn::StepReport& report) {
       progress.step(report.loss, report.accuracy, report.examples);
       if (programs::interrupts() > 0 || !faults.ok()) return trainer.stop();
@@ -151,8 +164,8 @@ struct Job {
   }
 
   Status test(int epoch, const Dataset& tests) {
-    std::optional<StopsAtSignal> stops;  // without a cluster nothing is waited for
-    if (!cluster_status(engine).empty()) stops.emplace(trainer);
+    std::optional<AtSignal> stops;  // without a cluster nothing is waited for
+    if (!cluster_status(engine).empty()) stops.emplace([this] { trainer.stop(); });
     const auto tested = trainer.evaluate(tests);
     if (!tested.ok() && tested.error().code == Code::kCancelled && programs::interrupts() > 0) {
       trainer.stop();
@@ -165,8 +178,8 @@ struct Job {
                     progress.images_per_second());
     TROUPE_RETURN_IF_ERROR(records.scalar("test/loss", metrics.loss, trainer.step()));
     TROUPE_RETURN_IF_ERROR(records.scalar("test/accuracy", metrics.accuracy, trainer.step()));
-    TROUPE_ASSIGN(const Snapshot snapshot, trainer.snapshot());
-    return records.weights(snapshot, trainer.variables(), trainer.step());
+    TROUPE_ASSIGN(const Snapshot taken, snapshot());
+    return records.weights(taken, trainer.variables(), trainer.step());
   }
 
   Status run() {
@@ -181,6 +194,9 @@ struct Job {
       return {};
     }
     TROUPE_RETURN_IF_ERROR(records.go_on(step_at_start));
+    programs::count_signals();  // from here on there will be something to save
+    programs::print("training {} on {} images of {}, {} replicas, {}\n", options.model, images.train_images.dim(0),
+                    options.data, options.replicas, options.together.mode);
     for (int epoch = first; epoch < options.epochs && programs::interrupts() == 0; ++epoch) {
       TROUPE_RETURN_IF_ERROR(train(epoch));
       if (trainer.step() == step_at_start) break;  // a signal came before the first step
@@ -190,8 +206,8 @@ struct Job {
     }
     if (trainer.step() == step_at_start) return interrupted("before the first step; nothing new is saved");
     programs::saved();
-    if (trained() < options.epochs * per_epoch())
-      programs::print("interrupted at step {} by {}: checkpoint saved in {}; run again to go on\n", trainer.step(),
+    if (trained(saved_at) < options.epochs * per_epoch())
+      programs::print("interrupted at step {} by {}: checkpoint saved in {}; run again to go on\n", saved_at,
                       programs::first_signal(), options.out);
     wait.print();
     return {};
@@ -199,11 +215,7 @@ struct Job {
 };
 
 Status run(const Options& options) {
-  const auto go_on = [] {
-    return programs::interrupts() == 0 ? Status() : interrupted("before training; nothing new is saved");
-  };
   TROUPE_ASSIGN(const Images images, load_images(options));
-  TROUPE_RETURN_IF_ERROR(go_on());
   TROUPE_ASSIGN(Records records, Records::open(options.out, settings_of(options, images.train_images.dim(0))));
   // A device for each replica, and one for the steps that fill the queue.
   const bool on_gpus = options.devices == "gpu";
@@ -254,9 +266,6 @@ Status run(const Options& options) {
   TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, make_model(options.model, dtype), data, settings));
   TROUPE_RETURN_IF_ERROR(point.path.empty() ? trainer->initialise() : trainer->restore(point.variables));
   if (!point.path.empty()) programs::print("going on from step {} of {}\n", trainer->step(), point.path);
-  programs::print("training {} on {} images of {}, {} replicas, {}\n", options.model, images.train_images.dim(0),
-                  options.data, options.replicas, options.together.mode);
-  TROUPE_RETURN_IF_ERROR(go_on());
   Job job{options, *engine, *trainer, records, images, point.images, trainer->step(), progress, tracing};
   const Status ran = job.run(), closed = tracing.close();
   return ran.ok() ? closed : ran;
@@ -268,6 +277,5 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app(kDescription);
   add_options(app, options);
-  return programs::run(
-      app, argc, argv, [&] { return run(options); }, programs::OnSignal::kCount);
+  return programs::run(app, argc, argv, [&] { return run(options); });
 }

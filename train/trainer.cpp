@@ -94,7 +94,7 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
   TROUPE_RETURN_IF_ERROR(between_runs("run"));
   begin_wait();
   look_after_tasks();
-  if (broken_) recover(lock, true);
+  if (broken_) recover(lock, at_stop());
   running_ = true;
   if (hybrid() && !broken_) {
     const int64_t now = step();
@@ -158,7 +158,7 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
     }
     if (reports_.empty() && may_recover()) {
       if (stopping_) break;
-      recover(lock, true);
+      recover(lock, at_stop());
       continue;
     }
     if (reports_.empty()) break;
@@ -221,8 +221,8 @@ Result<Metrics> Trainer::Impl::evaluate(const Dataset& batches) {
       std::unique_lock lock(mutex_);
       if (!again) begin_wait();
       look_after_tasks();
-      if (broken_) recover(lock, true);
-      catch_up(lock, true);
+      if (broken_) recover(lock, at_stop());
+      catch_up(lock, at_stop());
       if (broken_ || !(running_ || idle())) {
         if (!running_) stop_ = false;  // else the run ends by it too
         return make_error(Code::kCancelled, "the evaluation was stopped while a task was lost: {}",
@@ -269,7 +269,7 @@ Result<RunSummary> Trainer::run(int64_t updates, const std::function<void(const 
 }
 void Trainer::stop() { impl_->stop(); }
 int64_t Trainer::step() const { return impl_->step_made(); }
-Result<Snapshot> Trainer::snapshot() { return impl_->snapshot(); }
+Result<Snapshot> Trainer::snapshot(const std::stop_token& hurry) { return impl_->snapshot(hurry); }
 Result<Metrics> Trainer::evaluate(const Dataset& batches) { return impl_->evaluate(batches); }
 const Graph& Trainer::graph() const { return impl_->graph_; }
 Session& Trainer::session() { return *impl_->session_; }

@@ -79,7 +79,7 @@ class Trainer::Impl {
   Status restore(const Snapshot& snapshot);
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step);
   void stop();
-  Result<Snapshot> snapshot();
+  Result<Snapshot> snapshot(const std::stop_token& hurry);
   Result<Metrics> evaluate(const Dataset& batches);
   /// The updates made so far, for those without the lock: between two runs what they made, also where some of it must
   /// be made again.
@@ -229,8 +229,13 @@ class Trainer::Impl {
   bool goes_on_from_kept() const {
     return broken_ && kept_->snapshot && (running_ || target_ <= kept_->step - first_step_);
   }
-  /// Between two runs: waits until the updates that were lost are made again. A stop, where it is heeded, ends it.
-  void catch_up(std::unique_lock<std::mutex>& lock, bool heed_stop);
+  /// Whether a wait is to end before what it waits for has come.
+  using Ends = std::function<bool()>;
+  Ends at_stop() const {
+    return [this] { return stop_; };
+  }
+  /// Between two runs: waits until the updates that were lost are made again, or `ends`.
+  void catch_up(std::unique_lock<std::mutex>& lock, const Ends& ends);
   /// A call begins that may wait for tasks. What was lost before may have come back long ago.
   void begin_wait() {
     if (!running_) asked_at_ = Clock::now();
@@ -249,8 +254,8 @@ class Trainer::Impl {
   /// Does that.
   void take_care(Launches& launches);
   /// Waits for the tasks that are lost, goes back to what is kept and has training go on. A thread that may wait calls
-  /// it, with the lock. After it the trainer is broken_ no more, or has error_, but for a stop that is heeded.
-  void recover(std::unique_lock<std::mutex>& lock, bool heed_stop);
+  /// it, with the lock. After it the trainer is broken_ no more, or has error_, unless it `ends`.
+  void recover(std::unique_lock<std::mutex>& lock, const Ends& ends);
   /// Gives variables, queues and the dataset what they had; not under mutex_.
   Status go_back(const Kept& kept);
   void begin_again(const Kept& kept);

@@ -44,11 +44,10 @@ void Trainer::Impl::lose(const Error& error) {
   news_.push_back({.reason = broken_->message, .step = step()});
 }
 
-void Trainer::Impl::catch_up(std::unique_lock<std::mutex>& lock, bool heed_stop) {
+void Trainer::Impl::catch_up(std::unique_lock<std::mutex>& lock, const Ends& ends) {
   if (!watch_ || running_) return;
-  const auto ends = [&] { return heed_stop && stop_; };
   while (!error_ && !ends() && !(idle() && !broken_)) {
-    if (broken_) recover(lock, heed_stop);
+    if (broken_) recover(lock, ends);
     else changed_.wait(lock, [&] { return idle() || may_recover() || ends(); });
   }
 }
@@ -136,7 +135,7 @@ void Trainer::Impl::take_care(Launches& launches) {
   schedule(launches);
 }
 
-void Trainer::Impl::recover(std::unique_lock<std::mutex>& lock, bool heed_stop) {
+void Trainer::Impl::recover(std::unique_lock<std::mutex>& lock, const Ends& ends) {
   if (recovering_) return changed_.wait(lock, [&] { return !recovering_; });
   recovering_ = true;
   Launches launches, more;
@@ -146,7 +145,6 @@ void Trainer::Impl::recover(std::unique_lock<std::mutex>& lock, bool heed_stop) 
   lock.lock();
   changed_.wait(lock, [&] { return in_flight_ == 0; });
   const auto deadline = later(std::max(lost_since_, asked_at_), options_.recovery.wait);
-  const auto ends = [&] { return heed_stop && stop_; };
   for (bool again = false; broken_ && !error_ && !ends(); again = true) {
     // What has failed without a task being lost is not tried again at once.
     if (again || !watch_->lost(watch_->all())) changed_.wait_for(lock, kPause, ends);

@@ -59,8 +59,13 @@ Status Trainer::Impl::assign(const Snapshot& snapshot) {
   return {};
 }
 
-Result<Snapshot> Trainer::Impl::snapshot() {
+Result<Snapshot> Trainer::Impl::snapshot(const std::stop_token& hurry) {
   TROUPE_RETURN_IF_ERROR(engine_.may_wait("Trainer::snapshot"));
+  const std::stop_callback wake(hurry, [this] {
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  });
+  const auto ends = [&] { return hurry.stop_requested() && !running_ && kept_ && kept_->snapshot; };
   for (bool again = false; true; again = true) {
     auto promise = std::make_shared<std::promise<std::optional<Result<Snapshot>>>>();
     auto future = promise->get_future();
@@ -69,10 +74,11 @@ Result<Snapshot> Trainer::Impl::snapshot() {
       std::unique_lock lock(mutex_);
       if (!again) begin_wait();
       look_after_tasks();
-      while (broken_ && !goes_on_from_kept()) recover(lock, false);
+      while (broken_ && !goes_on_from_kept() && !ends()) recover(lock, ends);
       if ((broken_ || gave_up_) && kept_->snapshot) return *kept_->snapshot;
       if (gave_up_) return *error_;
-      catch_up(lock, false);
+      catch_up(lock, ends);
+      if (ends() && !idle()) return *kept_->snapshot;
       wanted_.push_back([promise](std::optional<Result<Snapshot>> s) { promise->set_value(std::move(s)); });
       schedule(launches);
     }

@@ -13,6 +13,10 @@ const char* const kDescription =
     "--batch, --limit, --model, --optimizer and --seed. A second one leaves at once.";
 
 void add_options(CLI::App& app, Options& o) {
+  app.footer(
+      "Exit status: 0 done, or interrupted by a signal and saved; 1 failed, or interrupted before there\nwas anything "
+      "to "
+      "save; 2 a wrong command line.");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--data", o.data, "Directory with the four idx files, plain or gzip")->capture_default_str();
   o.together.add_to(app, o.replicas);

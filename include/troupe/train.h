@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -219,7 +220,9 @@ class Trainer {
   /// wholly or not at all. kLocal: it is taken when copies are averaged. Waits until the update in progress has been
   /// made. While a task is lost that all need, it is the one that training will go on from, and after a run that has
   /// ended since the task did not come back, the last one that was kept. Error: that of such a run, where none was.
-  Result<Snapshot> snapshot();
+  /// Between two runs it waits for a lost task, and for the updates that are then made again; once `hurry` says so it
+  /// is the last one that was kept instead, if any was: perhaps of an earlier step than step(), which step_of() tells.
+  Result<Snapshot> snapshot(const std::stop_token& hurry = {});
 
   /// Tests on every batch of `batches`, replicas' devices side by side, with training off. Batches without rows count
   /// for nothing. Its errors are its own: training may go on.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every example gets every signal that asks it to end, at moments drawn from a seed over the whole of its run: it ends
 // with a documented status, and what it says is true.
+#include <thread>
+
 #include "tests/repeats.h"
 #include "tests/system/program.h"
 #include "tests/system/train_images.h"
@@ -211,6 +213,21 @@ TEST_CASE("signals: train_images before its first step says that nothing is save
     check_training(program, status, out);
     if (status == 1) CHECK_THAT(program.err(), Catch::Contains("nothing new is saved"));
     else CHECK_THAT(program.out(), Catch::Contains("interrupted at step"));
+  }
+}
+
+TEST_CASE("signals: train_images that waits for its cluster ends at once") {
+  const Data data;
+  for (const int number : in_turn(2, {SIGINT, SIGTERM, SIGQUIT})) {
+    const Directory out;
+    const std::string cluster = R"({"cluster": {"worker": ["unix:)" + (out.path / "nobody").string() + R"("]}})";
+    Program program("../examples/train_images",
+                    arguments(data, out, {"--devices", "workers", "--cluster", cluster, "--cluster-wait", "600"}));
+    while (!std::filesystem::exists(out.path / "checkpoints")) std::this_thread::yield();  // the last thing before
+    program.signal(number);
+    CHECK(program.wait() == 1);
+    CHECK(program.err() == "train_images: interrupted by a signal; nothing more is done\n");
+    CHECK(program.out().empty());
   }
 }
 

@@ -596,6 +596,31 @@ TEST_CASE("a run that is stopped while it waits for a task ends, and gives what 
   check_values(values_of(*f.client, f.trainer->variables()), alone(kSyncMode, 2, 20));
 }
 
+TEST_CASE("a snapshot between two runs that is in haste does not wait for a lost task, and loses nothing") {
+  LossFixture f(2, kSyncMode);
+  f.restarts = false;
+  int64_t kept = 0;
+  f.run(6, [&](const StepReport& report) {
+    if (report.step == 3) kept = step_of(f.snapshot()).value();
+  });
+  std::stop_source hurry;
+  f.kill(1);
+  auto waits = std::async(std::launch::async, [&] { return f.trainer->snapshot(hurry.get_token()); });
+  hurry.request_stop();
+  for (int i = 0; i < 2; ++i) {
+    const auto taken = i == 0 ? waits.get() : f.trainer->snapshot(hurry.get_token());
+    INFO((taken.ok() ? "" : taken.error().str()));
+    REQUIRE(taken.ok());
+    CHECK(step_of(*taken).value() == kept);
+    CHECK(f.trainer->step() == 6);
+  }
+  f.start_missing();
+  CHECK(step_of(f.snapshot()).value() == 6);
+  CHECK(step_of(f.trainer->snapshot(hurry.get_token()).value()).value() == 6);
+  CHECK(f.run(6).updates == 6);
+  check_values(values_of(*f.client, f.trainer->variables()), alone(kSyncMode, 2, 12));
+}
+
 TEST_CASE("a dataset that gives its elements once goes on where it is, and what is lost is told") {
   const auto read = std::make_shared<std::atomic<int64_t>>(0);
   const auto source = Dataset::from_function(
