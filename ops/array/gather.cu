@@ -19,8 +19,8 @@ constexpr int kGatherThreads = 256;
 struct GpuGatherSizes {
   GpuSizes sizes;      // batches, outer, count, inner in pieces
   int64_t slices = 1;  // the bounds, multiplied
-  int depth;
-  int64_t bounds[kMaxRank];
+  int depth = 0;
+  int64_t bounds[kMaxRank] = {};
 };
 
 template <class S, class I>

@@ -168,7 +168,7 @@ TEST_CASE("a task that ends answers its clients before its engine has ended, and
   Left t;
   t.end_old_step();
   bool goes_on = false;
-  t.worker().run(kNext, {.program = 1, .done = [&](const PartEnd&) { goes_on = t.impl->status().ok(); }});
+  t.worker().run(kNext, {.program = 1, .feeds = {}, .done = [&](const PartEnd&) { goes_on = t.impl->status().ok(); }});
   t.impl->shut_down();
   CHECK(goes_on);
 }
