@@ -14,8 +14,8 @@ caf::behavior StepTimer::make_behavior() {
         arm();
       },
       [this](DeadlinePassed) {
-        armed_ = Time::max();
         const Time now = clock().now();
+        armed_.erase(armed_.begin(), armed_.upper_bound(now));
         while (!watched_.empty() && watched_.begin()->first <= now) {
           const WatchStep& passed = watched_.begin()->second;
           if (StepRef call = passed.call.lock()) {
@@ -32,9 +32,13 @@ caf::behavior StepTimer::make_behavior() {
 }
 
 void StepTimer::arm() {
-  if (watched_.empty() || watched_.begin()->first >= armed_) return;
-  armed_ = watched_.begin()->first;
-  scheduled_send(this, armed_, DeadlinePassed{});
+  if (watched_.empty()) return;
+  const Time next = watched_.begin()->first;
+  // What was sent for a later time is still on its way when an earlier one has passed: a second one would have others
+  // follow it for good.
+  if (!armed_.empty() && *armed_.begin() <= next) return;
+  armed_.insert(next);
+  scheduled_send(this, next, DeadlinePassed{});
 }
 
 void StepTimer::forget_finished() {

@@ -7,6 +7,7 @@
 // | DeadlinePassed | itself  | looks through the deadlines that have passed                          |
 #pragma once
 #include <map>
+#include <set>
 
 #include "actors/directory.h"
 #include "actors/messages.h"
@@ -27,7 +28,7 @@ class StepTimer : public caf::event_based_actor {
   std::shared_ptr<Directory> directory_;
   std::multimap<Time, WatchStep> watched_;
   size_t forget_at_ = 1024;  // finished steps are swept out when there are so many
-  Time armed_ = Time::max();
+  std::set<Time> armed_;     // when DeadlinePassed is on its way for
 };
 
 /// Fails `call` with `error` and tells its devices; from any thread.

@@ -91,6 +91,30 @@ TEST_CASE("protocol: a deadline cancels what waits, and the queue loses nothing"
   CHECK(p.value(next) == 7);
 }
 
+TEST_CASE("protocol: the timer is woken once for each deadline, however many have passed before a late one") {
+  Protocol p;
+  using std::chrono::seconds;
+  const Output element = p.dequeue(p.queue(2));
+  const auto woken = [&](seconds after) {
+    p.advance(after);
+    return std::ranges::count(p.settle(), "timer DeadlinePassed");
+  };
+  const StepRef late = p.start({element}), later = p.start({element});
+  p.watch(late, seconds(60));
+  p.watch(later, seconds(90));
+  for (int i = 0; i < 3; ++i) {
+    const StepRef early = p.start({element});
+    p.watch(early, seconds(10));
+    p.settle();
+    CHECK(woken(seconds(10)) == 1);
+    CHECK(p.code(early) == Code::kDeadlineExceeded);
+  }
+  CHECK(woken(seconds(30)) == 1);
+  CHECK(p.code(late) == Code::kDeadlineExceeded);
+  CHECK(woken(seconds(30)) == 1);
+  CHECK(p.code(later) == Code::kDeadlineExceeded);
+}
+
 TEST_CASE("protocol: a queue that closes answers who waits, and who comes later") {
   Protocol p;
   const Output element = p.dequeue(p.queue(2));
