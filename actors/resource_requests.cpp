@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/resource_requests.h"
 
+#include <algorithm>
+
 namespace troupe {
 namespace {
 /// Handles remembered at most; then they are looked up anew.
@@ -17,11 +19,12 @@ Status ResourceRequests::add(const StepCall& of, const ResourceRef& handle, Reso
     std::erase_if(hosts_, [&](const auto& host) { return directory_->find(host.first) != host.second.actor; });
   }
   auto at = known_.find(handle.get());
-  if (at == known_.end()) {
+  if (at == known_.end() || !at->second.is(handle)) {
     TROUPE_ASSIGN(auto actor, directory_->host(*handle));
     Host& host = hosts_[handle->host_key()];
     host.actor = std::move(actor);
-    at = known_.emplace(handle.get(), Known{handle, &host}).first;
+    if (known_.size() >= forget_at_) forget_gone();
+    at = known_.insert_or_assign(handle.get(), Known{handle, &host}).first;
   }
   if (of.failed()) return make_error(Code::kCancelled, "the step has failed");
   Host& host = *at->second.host;
@@ -53,6 +56,11 @@ void ResourceRequests::settle(const Host& host) {
   if (!unsettled_) return;
   self_.send(host.actor, Settle{});
   ++*unsettled_;
+}
+
+void ResourceRequests::forget_gone() {
+  std::erase_if(known_, [](const auto& known) { return known.second.handle.expired(); });
+  forget_at_ = std::max<size_t>(1024, 2 * known_.size());
 }
 
 void ResourceRequests::clear() {

@@ -32,19 +32,23 @@ class ResourceRequests {
     std::vector<ResourceUse> gathered;
     size_t last_gathered = 0;  // as many as were sent together
   };
-  /// A handle seen before: kept, so that its address names it.
+  /// A handle seen before, and its host. Not kept: some things live as long as their handles.
   struct Known {
-    ResourceRef handle;
+    std::weak_ptr<const ResourceHandle> handle;
     Host* host;
+    /// Whether it is this one, and not another that was at its address before.
+    bool is(const ResourceRef& other) const { return !handle.owner_before(other) && !other.owner_before(handle); }
   };
 
   void settle(const Host& host);
+  void forget_gone();
 
   caf::event_based_actor& self_;
   const uint32_t device_;
   std::shared_ptr<Directory> directory_;
   int64_t* const unsettled_;
   std::unordered_map<const ResourceHandle*, Known> known_;
+  size_t forget_at_ = 1024;                      // handles that have gone are swept out when there are so many
   std::unordered_map<std::string, Host> hosts_;  // by host_key; until they are gone, since steps may wait there
   std::vector<Host*> asked_;                     // those that something is gathered for
   uint64_t generation_ = 0;

@@ -130,6 +130,26 @@ TEST_CASE("protocol: a queue that closes answers who waits, and who comes later"
   CHECK(p.results.size() == 1);
 }
 
+TEST_CASE("protocol: a device does not keep the handles that it has asked for, and an iterator goes with its own") {
+  Protocol p;
+  const Attrs numbers = {{"output_types", std::vector{DType::kInt64}},
+                         {"output_shapes", std::vector{PartialShape::scalar()}}};
+  const auto number = [&](int64_t n) { return p.scope.constant(Tensor::scalar(n)); };
+  const Output dataset = p.scope.op("RangeDataset", {number(5), number(8), number(1)}, numbers);
+  const Output iterator = p.scope.op("AnonymousIteratorV3", {}, numbers);
+  const Node* begin = p.scope.node("_SetIteratorDataset", {iterator, dataset});
+  const Output next = p.scope.after(std::vector{begin}).op("IteratorGetNext", {iterator}, numbers);
+  REQUIRE(p.scope.ok());
+  for (int i = 0; i < 3; ++i) {
+    const int64_t step = p.start({iterator, next})->id;
+    p.settle();
+    REQUIRE(p.results.at(step).ok());
+    const std::vector<Tensor> fetched = std::move(*p.results.extract(step).mapped());
+    CHECK(fetched[1].data<int64_t>()[0] == 5);
+    CHECK(fetched[0].data<ResourceRef>()[0].use_count() == 1);
+  }
+}
+
 TEST_CASE("protocol: a device lets go of hosts that are gone, and other steps still wait at theirs") {
   Protocol p;
   const StepRef waiting = p.start({p.dequeue(p.queue(2))});
