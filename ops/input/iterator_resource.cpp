@@ -284,10 +284,21 @@ AnonymousIterator::AnonymousIterator()
   };
 }
 
+AnonymousIterators::AnonymousIterators()
+    : number_([] {
+        static std::atomic<uint64_t> last = 0;
+        return ++last;
+      }()) {}
+
 Result<IteratorResource*> AnonymousIterators::use(const AnonymousIterator& handle) {
   IteratorResource& core = *handle.core;
-  if (core.host_ == &host()) return &core;
-  if (core.host_) return invalid_argument("an iterator without a name is of one engine alone");
+  uint64_t of = 0;
+  if (!core.of_.compare_exchange_strong(of, number_)) {
+    if (of == number_) return &core;
+    return make_error(Code::kFailedPrecondition,
+                      "the iterator without a name is of another engine, or has gone since the default container was "
+                      "reset");
+  }
   core.attach(host());
   std::erase_if(known_, [](const auto& known) { return known.expired(); });
   known_.push_back(handle.core);

@@ -6,6 +6,7 @@
 // thread where it may wait: the job fills a buffer that it shares with the resource and ends when that is full, so a
 // request finds its element ready, without a message to anybody. Only when somebody waits does the job wake the host.
 #pragma once
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -72,6 +73,7 @@ class IteratorResource final : public HostedResource {
   StagePtr unbound_;   // of a graph, until there is a host
   int64_t ahead_ = 0;  // of unbound_
   friend class AnonymousIterators;
+  std::atomic<uint64_t> of_ = 0;  // AnonymousIterators::number_ of those that call it; 0: none, or another host
   ResourceHost* host_ = nullptr;
   std::shared_ptr<Producer> producer_;  // where there is a source
   std::deque<Reply> waiting_;
@@ -87,7 +89,8 @@ struct AnonymousIterator final : ResourceHandle {
 /// The host of all iterators without a name: a passive core that calls theirs.
 class AnonymousIterators final : public HostedResource {
  public:
-  /// The core of a handle. Error: another engine has used it.
+  AnonymousIterators();
+  /// The core of a handle. Error: others have used it, of another engine or before the container was reset.
   Result<IteratorResource*> use(const AnonymousIterator& handle);
   void cancel(uint64_t requester, int64_t step) override;
   void woken() override;
@@ -95,6 +98,7 @@ class AnonymousIterators final : public HostedResource {
   void work() override;
 
  private:
+  const uint64_t number_;  // of all that a process makes; an address might come again
   std::vector<std::weak_ptr<IteratorResource>> known_;
 };
 

@@ -260,3 +260,22 @@ TEST_CASE("a huge batch takes no more memory than there are elements") {
   REQUIRE(result.ok());
   CHECK((*result)[0].elements() == 3);
 }
+
+TEST_CASE("an iterator without a name goes with the default container, and says so") {
+  TestEngine t;
+  const Attrs numbers = {{"output_types", std::vector{DType::kInt64}},
+                         {"output_shapes", std::vector{PartialShape::scalar()}}};
+  const auto number = [&](int64_t n) { return t.scope.constant(Tensor::scalar(n)); };
+  const Output dataset = t.scope.op("RangeDataset", {number(0), number(3), number(1)}, numbers);
+  const Output iterator = t.scope.op("AnonymousIteratorV3", {}, numbers);
+  const Node* begin = t.scope.node("_SetIteratorDataset", {iterator, dataset});
+  const Output next = t.scope.op("IteratorGetNext", {iterator}, numbers);
+  REQUIRE(t.scope.ok());
+  const RunResult begun = t.session->run({iterator}, {begin});
+  REQUIRE(begun.ok());
+  const Tensor handle = (*begun)[0];
+  CHECK(t.value({{iterator, handle}}, next).data<int64_t>()[0] == 0);
+  t.engine->reset_container("");
+  CHECK(t.session->run({iterator}, {begin}).ok());  // another one, of the host that is there now
+  refused(t.session->run({{iterator, handle}}, next), Code::kFailedPrecondition, "the default container was reset");
+}
