@@ -88,11 +88,35 @@ struct Expected {
   std::vector<PartialShape> shapes;  // empty: any
 };
 
+/// Tells an inbox of the end of an actor that it is attached to.
+class ActorEnd final : public caf::attachable {
+ public:
+  ActorEnd(const std::shared_ptr<ActorInbox>& inbox, std::string name)
+      : inbox_(inbox), address_(inbox.get()), name_(std::move(name)) {}
+  /// By which it can be detached, as long as the inbox is there.
+  static token token_of(const ActorInbox& inbox) { return {kSubtype, &inbox}; }
+
+  void actor_exited(const caf::error& reason, caf::execution_unit*) override {
+    if (const auto inbox = inbox_.lock())
+      inbox->end(make_error(Code::kFailedPrecondition, "the actor '{}' has ended: {}", name_,
+                            reason ? caf::to_string(reason) : "it was done"));
+  }
+  bool matches(const token& what) override { return what.subtype == kSubtype && what.ptr == address_; }
+
+ private:
+  static constexpr size_t kSubtype = 0x74726f;  // CAF's own are the first few
+
+  const std::weak_ptr<ActorInbox> inbox_;
+  const void* const address_;
+  const std::string name_;
+};
+
 /// Stands for an actor among the engine's resources: keeps the duty to reply until the actor has answered.
 class ActorResource final : public HostedResource {
  public:
   ActorResource(std::string name, caf::actor actor) : name_(std::move(name)), actor_(std::move(actor)) {}
   ~ActorResource() override {
+    if (inbox_) actor_->detach(ActorEnd::token_of(*inbox_));
     for (auto& [request, open] : open_)
       finish(open, make_error(Code::kCancelled, "the actor '{}' was taken from the engine", name_));
   }
@@ -100,11 +124,7 @@ class ActorResource final : public HostedResource {
   void attach(ResourceHost& host) override {
     HostedResource::attach(host);
     inbox_ = std::make_shared<ActorInbox>(host.waker());
-    actor_->attach_functor([weak = std::weak_ptr(inbox_), name = name_](const caf::error& reason) {
-      if (const auto inbox = weak.lock())
-        inbox->end(make_error(Code::kFailedPrecondition, "the actor '{}' has ended: {}", name,
-                              reason ? caf::to_string(reason) : "it was done"));
-    });
+    actor_->attach(std::make_unique<ActorEnd>(inbox_, name_));
   }
 
   void ask(const std::string& call, std::vector<Tensor> inputs, std::shared_ptr<const Expected> expected, Reply reply) {

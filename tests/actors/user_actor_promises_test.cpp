@@ -133,6 +133,47 @@ TEST_CASE("an actor is kept when containers are reset", "[user_actor]") {
   CHECK(remove_actor(*t.engine, "one").ok());
 }
 
+/// Tells, when it is sent a number, how much is attached to it.
+class Counting : public caf::event_based_actor {
+ public:
+  using caf::event_based_actor::event_based_actor;
+  caf::behavior make_behavior() override {
+    return {[](const ActorRequest& request) { request.reply(request.inputs); }, [this](int) { return attached(); }};
+  }
+
+ private:
+  int attached() {
+    const std::lock_guard guard(mtx_);
+    int out = 0;
+    for (const caf::attachable* at = attachables_head_.get(); at; at = at->next.get()) ++out;
+    return out;
+  }
+};
+
+TEST_CASE("an engine leaves nothing behind with an actor that is taken out", "[user_actor]") {
+  caf::actor_system_config config;
+  caf::actor_system system(config);
+  const caf::actor actor = system.spawn<Counting>();
+  caf::scoped_actor self(system);
+  const auto attached = [&] {
+    int out = -1;
+    self->request(actor, caf::infinite, 0).receive([&](int n) { out = n; }, [](const caf::error&) {});
+    return out;
+  };
+  const int before = attached();
+  {
+    Asking t;
+    for (int i = 0; i < 20; ++i) {
+      REQUIRE(add_actor(*t.engine, "echo", actor).ok());
+      if (i == 0) REQUIRE(t.session->run({{t.x, Tensor::scalar(1)}}, t.call("echo", {t.x})).ok());
+      REQUIRE(remove_actor(*t.engine, "echo").ok());
+    }
+    REQUIRE(add_actor(*t.engine, "stays", actor).ok());
+  }
+  CHECK(attached() == before);
+  caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+}
+
 TEST_CASE("requests that wait for an actor that is taken out are cancelled, and their replies not wanted",
           "[user_actor]") {
   Asking t;
