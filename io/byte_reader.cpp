@@ -2,16 +2,48 @@
 // ByteReader over zlib's gzFile, which passes plain files through.
 #include "io/byte_reader.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "io/file_system.h"
 
 namespace troupe {
+namespace {
+
+/// As long as one lives, the calling thread is not interrupted: zlib takes a read() that a handler of the program's has
+/// ended for a fault, and drops what it had read before. Signals that nobody handles do what they do.
+class Uninterrupted {
+ public:
+  Uninterrupted() {
+    sigset_t handled;
+    sigemptyset(&handled);
+    for (int signal = 1; signal <= SIGRTMAX; ++signal)
+      if (interrupts(signal)) sigaddset(&handled, signal);
+    pthread_sigmask(SIG_BLOCK, &handled, &before_);
+  }
+  ~Uninterrupted() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  Uninterrupted(const Uninterrupted&) = delete;
+
+ private:
+  static bool interrupts(int signal) {
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
+      if (signal == fault) return false;
+    struct sigaction action = {};
+    if (::sigaction(signal, nullptr, &action) != 0 || (action.sa_flags & SA_RESTART)) return false;
+    return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+  }
+
+  sigset_t before_;
+};
+
+}  // namespace
 
 void ByteReader::Closer::operator()(void* file) const { gzclose_r(static_cast<gzFile>(file)); }
 
@@ -32,6 +64,8 @@ Result<ByteReader> ByteReader::open(const std::string& path, Kinds kinds) {
 
 Result<size_t> ByteReader::read(void* out, size_t bytes) {
   auto* file = static_cast<gzFile>(file_.get());
+  std::optional<Uninterrupted> uninterrupted;
+  if (length_ == kNoLength) uninterrupted.emplace();  // a read() of a file does not wait
   size_t done = 0;
   while (done < bytes) {
     const auto piece = static_cast<unsigned>(std::min<size_t>(bytes - done, 1u << 30));

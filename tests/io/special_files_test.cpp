@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is not a regular file where one is read at once is an error and never waited for; streams of text and records
 // may come through a FIFO. Temporary files of live and of dead saves.
+#include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,6 +98,33 @@ TEST_CASE("lines and records may come through a FIFO") {
   const auto end = (*next)->next();
   CHECK((end.ok() && !*end));
   writer.join();
+}
+
+TEST_CASE("signals that a program handles do not break what comes through a FIFO") {
+  TemporaryDirectory dir;
+  const std::string fifo = dir.file("fifo");
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  struct sigaction handled = {}, before = {};
+  handled.sa_handler = [](int) {};  // without SA_RESTART
+  REQUIRE(::sigaction(SIGUSR1, &handled, &before) == 0);
+  constexpr int kLines = 200;
+  std::thread writer([&, reader = ::pthread_self()] {
+    std::ofstream out(fifo);
+    for (int i = 0; i < kLines; ++i) {
+      out << i << std::endl;
+      ::pthread_kill(reader, SIGUSR1);
+      std::this_thread::yield();
+    }
+  });
+  auto next = Dataset::from_text_lines({fifo})->iterate();
+  REQUIRE(next.ok());
+  for (int i = 0; i < kLines; ++i) {
+    const auto element = (*next)->next();
+    INFO((element.ok() ? "" : element.error().str()));
+    CHECK((element.ok() && *element && (**element)[0].values<std::string>()[0] == std::to_string(i)));
+  }
+  writer.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST_CASE("temporary files of a save that goes on stay, those of a dead one go") {
