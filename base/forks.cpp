@@ -2,6 +2,7 @@
 #include "base/forks.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -13,5 +14,8 @@ uint64_t forks() {
   (void)registered;
   return count.load(std::memory_order_relaxed);
 }
+
+// It is the first thread of its process.
+bool came_through_fork() { return forks() > 0 && ::gettid() == ::getpid(); }
 
 }  // namespace troupe

@@ -8,4 +8,8 @@ namespace troupe {
 /// Counted from the first call in a process or its ancestors on. Any thread; cheap.
 uint64_t forks();
 
+/// Whether the calling thread is that of the parent's which called fork(): it has what that knew of threads which are
+/// not here.
+bool came_through_fork();
+
 }  // namespace troupe

@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include "base/forks.h"
 #include "base/steady_clock.h"
 
 namespace troupe {
@@ -17,7 +18,7 @@ uint64_t number_of_thread() {
 }  // namespace
 
 bool TeamLeader::take() {
-  if (omp_in_parallel()) return false;
+  if (omp_in_parallel() || came_through_fork()) return false;
   const uint64_t own = number_of_thread();
   const int64_t now = steady_ns();
   uint64_t before = thread_.load(std::memory_order_relaxed);

@@ -11,7 +11,8 @@ namespace troupe {
 class TeamLeader {
  public:
   /// Whether the calling thread may: it is the last that did, or that has not for a second. Never one that OpenMP runs
-  /// beside others, which would get no helpers.
+  /// beside others, which would get no helpers, nor one that came through fork(): OpenMP would have it wait for helpers
+  /// that stayed with the parent.
   bool take();
 
  private:

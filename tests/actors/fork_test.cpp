@@ -119,5 +119,24 @@ TEST_CASE("a child makes an engine of its own", "[fork]") {
 #endif
 }
 
+TEST_CASE("a child's engine has a device of several threads, as its parent's had", "[fork]") {
+  const auto run = [] {
+    auto engine = Engine::create({.cpu_threads = {2}, .op_library = testing::op_library()});
+    if (!engine.ok()) return false;
+    Graph graph((*engine)->ops());
+    const Scope scope(graph);
+    const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{400, 400}}});
+    const Output y = scope.op("MatMul", {scope.op("Tanh", {x}), x});
+    Session session(**engine, graph);
+    for (int i = 0; i < 3; ++i)
+      if (!session.run({{x, *Tensor::zeros(DType::kFloat32, Shape{400, 400})}}, y).ok()) return false;
+    return true;
+  };
+  REQUIRE(run());                  // OpenMP has made helpers for this thread
+#if !defined(__SANITIZE_THREAD__)  // as above
+  CHECK(in_child([&] { return run() ? 0 : 1; }) == 0);
+#endif
+}
+
 }  // namespace
 }  // namespace troupe
