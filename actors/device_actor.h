@@ -30,6 +30,11 @@ class DeviceActor : public caf::event_based_actor, private Outbox {
               std::shared_ptr<Directory> directory);
   caf::behavior make_behavior() override;
   void on_exit() override;
+  /// One message a turn, whatever the system says: a step that does not end always leaves another one behind, and
+  /// others are to have the thread too.
+  resume_result resume(caf::execution_unit* context, size_t) override {
+    return caf::event_based_actor::resume(context, 1);
+  }
 
  private:
   void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) override;

@@ -38,6 +38,10 @@ class SimActor : public caf::event_based_actor {
   ~SimActor() override;
   caf::behavior make_behavior() override;
   void on_exit() override;
+  /// As of a DeviceActor.
+  resume_result resume(caf::execution_unit* context, size_t) override {
+    return caf::event_based_actor::resume(context, 1);
+  }
 
  private:
   class Simulated;

@@ -7,6 +7,7 @@
 #include <latch>
 
 #include "tests/engine/fixtures.h"
+#include "troupe/control_flow.h"
 
 namespace troupe {
 namespace {
@@ -128,6 +129,38 @@ TEST_CASE("an actor destroys its session amid steps, also where its thread is th
   caf::anon_send(owner, kSteps);
   REQUIRE(gone.get_future().wait_for(std::chrono::minutes(1)) == std::future_status::ready);
   answers.wait();
+}
+
+TEST_CASE("a step that does not end leaves the only thread of a system to others, and to its deadline") {
+  const bool simulated = GENERATE(false, true);
+  caf::actor_system_config config;
+  config.set("scheduler.max-threads", size_t{1});
+  caf::actor_system system(config);
+  EngineOptions options{.cpu_threads = {1, 1}, .op_library = testing::op_library()};
+  if (simulated) options.sim = {.devices = {kRates}, .compute = true};
+  auto engine = create_engine(system, std::move(options));
+  REQUIRE(engine.ok());
+  Graph graph((*engine)->ops());
+  const Scope scope(graph), there = scope.device(simulated ? "/device:sim:0" : "/cpu:0");
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape::scalar()}});
+  const Output endless = while_loop(
+      there, {x}, [](const Scope& s, const Outputs&) { return s.constant(Tensor::scalar(true)); },
+      [](const Scope& s, const Outputs& v) { return Outputs{s.op("Neg", {v[0]})}; })[0];
+  const Output other = scope.device("/cpu:1").op("Exp", {x});
+  REQUIRE(scope.ok());
+  Session session(**engine, graph);
+  CancelToken cancel;
+  RunOptions until_then;
+  until_then.cancel = cancel;
+  auto first = session.run_future({{x, f(1)}}, endless, {}, until_then);
+  auto beside = session.run_future({{x, f(0)}}, other);
+  auto late = session.run_future({{x, f(1)}}, endless, {}, {.deadline = std::chrono::milliseconds(20)});
+  CHECK(beside.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+  CHECK(late.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+  cancel.cancel();
+  refused(first.get(), Code::kCancelled);
+  CHECK(beside.get().ok());
+  refused(late.get(), Code::kDeadlineExceeded);
 }
 
 TEST_CASE("a step that cannot start is answered too") {
