@@ -44,7 +44,7 @@ class DatasetQueue::State {
     changed_.notify_all();
   }
 
-  /// `told` belongs to the iterator: whether it has had the error.
+  /// `told` belongs to the reader: whether it has had the error.
   Result<std::optional<Element>> next(const std::stop_token& stop, bool& told) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, stop, [&] { return closed_ || !elements_.empty(); });
@@ -95,24 +95,37 @@ class DatasetQueue::State {
 
 namespace {
 
-class QueueFlow final : public Flow<Element> {
+/// An iterator that reads the queue: one for all its passes, so that it is there between two of them too.
+class QueueReader {
  public:
-  QueueFlow(std::shared_ptr<DatasetQueue::State> queue, Pass pass) : queue_(std::move(queue)), pass_(std::move(pass)) {
-    queue_->add_reader();
-  }
-  ~QueueFlow() override { queue_->remove_reader(); }
-  Result<std::optional<Element>> next() override { return queue_->next(pass_.stop, *pass_.told); }
+  explicit QueueReader(std::shared_ptr<DatasetQueue::State> queue) : queue_(std::move(queue)) { queue_->add_reader(); }
+  QueueReader(const QueueReader&) = delete;
+  ~QueueReader() { queue_->remove_reader(); }
+  Result<std::optional<Element>> next(const std::stop_token& stop) { return queue_->next(stop, told_); }
 
  private:
   const std::shared_ptr<DatasetQueue::State> queue_;
-  const Pass pass_;
+  bool told_ = false;
+};
+
+class QueueFlow final : public Flow<Element> {
+ public:
+  QueueFlow(std::shared_ptr<QueueReader> reader, std::stop_token stop)
+      : reader_(std::move(reader)), stop_(std::move(stop)) {}
+  Result<std::optional<Element>> next() override { return reader_->next(stop_); }
+
+ private:
+  const std::shared_ptr<QueueReader> reader_;
+  const std::stop_token stop_;
 };
 
 class QueueStage final : public FlowStage {
  public:
   explicit QueueStage(std::shared_ptr<DatasetQueue::State> queue) : queue_(std::move(queue)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
-    return FlowPtr<Element>(new QueueFlow(queue_, pass));
+    std::shared_ptr<void>& kept = (*pass.kept)[queue_.get()];
+    if (!kept) kept = std::make_shared<QueueReader>(queue_);
+    return FlowPtr<Element>(new QueueFlow(std::static_pointer_cast<QueueReader>(kept), pass.stop));
   }
   std::vector<DType> dtypes() const override { return queue_->dtypes; }
   std::vector<PartialShape> shapes() const override { return queue_->shapes; }

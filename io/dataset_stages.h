@@ -5,6 +5,7 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -28,8 +29,9 @@ template <class T> using FlowPtr = std::unique_ptr<Flow<T>>;
 struct Pass {
   uint64_t number = 0;        // what depends on chance differs between passes; 0 is the first of iterate()
   std::stop_token stop = {};  // the iterator was cancelled: what waits need not go on
-  /// Whether the iterator has had the error that its source ends with; all its passes share this.
-  std::shared_ptr<bool> told = std::make_shared<bool>(false);
+  /// What sources keep from pass to pass, by source; all passes of the iterator share this.
+  using Kept = std::map<const void*, std::shared_ptr<void>>;
+  std::shared_ptr<Kept> kept = std::make_shared<Kept>();
   std::shared_ptr<FunctionCaller> functions = {};  // calls functions of graphs; none: nobody does
   int depth = 0;                                   // datasets that functions gave, around this one
   /// Where a dataset that a function gives says how many elements are wanted ahead; none: nobody asks.
@@ -117,6 +119,7 @@ template <class T> class RepeatFlow final : public Flow<T> {
       ++done_;
       if (empty_) count_ = 0;  // no later pass would have more
     }
+    outer_ = Pass();  // and what its passes shared
     return std::optional<T>();
   }
 

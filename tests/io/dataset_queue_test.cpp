@@ -315,6 +315,33 @@ TEST_CASE("an error of the producer comes once to an iterator that repeats") {
   CHECK(over([](const Dataset& d) { return d.repeat().repeat(); }) == expected);
 }
 
+TEST_CASE("an iterator reads its queue between two passes of a repeat too: no push is refused there") {
+  const DatasetQueue queue = make_queue(1);
+  const int count = repeats(1000);
+  const auto it = iterate(Dataset::from_queue(queue).take(1).repeat());
+  std::atomic<int> refused = 0;
+  std::thread pushing([&] {
+    for (int i = 0; i < count; ++i) refused += queue.push(number(i)).ok() ? 0 : 1;
+    queue.close();
+  });
+  std::vector<int> got, expected;
+  for (int value; (value = next(*it)) >= 0;) got.push_back(value);
+  pushing.join();
+  for (int i = 0; i < count; ++i) expected.push_back(i);
+  CHECK(refused == 0);
+  CHECK((got == expected));
+
+  // Behind its last pass it reads no more.
+  const DatasetQueue other = make_queue();
+  const auto twice = iterate(Dataset::from_queue(other).take(1).repeat(2));
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(other.push(number(i)).ok());
+    CHECK(next(*twice) == i);
+  }
+  CHECK(next(*twice) == -1);
+  CHECK(other.push(number(2)).error().code == Code::kCancelled);
+}
+
 TEST_CASE("pushes that wait, dropped handles and deadlines of any length do not keep one another") {
   const DatasetQueue queue = make_queue(1);
   REQUIRE(queue.push(number(0), std::chrono::nanoseconds::max() - 1ns).ok());
