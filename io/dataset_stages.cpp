@@ -53,13 +53,21 @@ class IteratorOfFlow final : public DatasetIterator {
   std::stop_source stop_;
 };
 
+/// For what comes of a user's function or iterator, which may have kept the tensors: whoever writes to them, such as a
+/// map behind, gets a copy.
+void freeze_all(const Element& element) {
+  for (const Tensor& t : element) t.freeze();
+}
+
 class FlowOfIterator final : public Flow<Element> {
  public:
   FlowOfIterator(std::unique_ptr<DatasetIterator> iterator, const std::stop_token& stop)
       : iterator_(std::move(iterator)),
         on_stop_(stop, [i = iterator_.get()] { (void)guarded_call([&] { i->cancel(); }).ok(); }) {}
   Result<std::optional<Element>> next() override {
-    return guarded([&] { return iterator_->next(); });
+    auto out = guarded([&] { return iterator_->next(); });
+    if (out.ok() && *out) freeze_all(**out);
+    return out;
   }
 
  private:
@@ -85,8 +93,7 @@ class FunctionFlow final : public Flow<Element> {
       return out;
     }
     ended_ = !*out;
-    if (*out)
-      for (const Tensor& t : **out) t.freeze();  // the function may have kept them
+    if (*out) freeze_all(**out);
     return out;
   }
 
@@ -188,6 +195,7 @@ class MapFlow final : public Flow<Element> {
       out.error().message = fmt::format("map of element {}: {}", index, out.error().message);
       return std::move(out.error());
     }
+    freeze_all(*out);
     return std::optional<Element>(std::move(*out));
   }
 

@@ -235,6 +235,50 @@ TEST_CASE("batching elements of the highest rank is an error, not a crash") {
   CHECK(!d.batch(1).batch(2).shapes()[0].has_rank());
 }
 
+TEST_CASE("tensors that a stage or function of a user's keeps stay as they are, whatever a map behind writes") {
+  const std::vector<Tensor> kept = {Tensor::scalar<int32_t>(0), Tensor::scalar<int32_t>(10)};
+  struct Kept : Dataset::Stage {
+    struct It : DatasetIterator {
+      std::vector<Tensor> left;
+      Result<std::optional<Element>> next() override {
+        if (left.empty()) return std::optional<Element>();
+        Element out = {left.front()};
+        left.erase(left.begin());
+        return std::optional<Element>(std::move(out));
+      }
+    };
+    std::vector<Tensor> tensors;
+    Result<std::unique_ptr<DatasetIterator>> iterate() const override {
+      auto it = std::make_unique<It>();
+      it->left = tensors;
+      return std::unique_ptr<DatasetIterator>(std::move(it));
+    }
+    std::vector<DType> dtypes() const override { return {DType::kInt32}; }
+    std::vector<PartialShape> shapes() const override { return {PartialShape::scalar()}; }
+  };
+  const auto stage = std::make_shared<Kept>();
+  stage->tensors = kept;
+  const auto look_up = [&](Element e) -> Result<Element> {
+    return Element{kept[static_cast<size_t>(e[0].data<int32_t>()[0])]};
+  };
+  const auto add_one = [](Element e) -> Result<Element> {
+    ++*e[0].mutable_data<int32_t>();
+    return e;
+  };
+  for (const Dataset& d : {Dataset(stage), numbers(2).map(look_up)})
+    CHECK(drain(d.map(add_one).repeat(3)) == V{1, 11, 1, 11, 1, 11});
+  CHECK(kept[0].identical(Tensor::scalar<int32_t>(0)));
+  CHECK(kept[1].identical(Tensor::scalar<int32_t>(10)));
+
+  // One tensor that is written for each element, while those before wait in a buffer.
+  Tensor one = Tensor::scalar<int32_t>(0);
+  const auto again = [&](Element e) -> Result<Element> {
+    *one.mutable_data<int32_t>() = e[0].data<int32_t>()[0];
+    return Element{one};
+  };
+  CHECK(sorted(drain(numbers(4).map(again).shuffle(4, 1))) == V{0, 1, 2, 3});
+}
+
 TEST_CASE("a user's own stage takes part") {
   struct Two : Dataset::Stage {
     struct It : DatasetIterator {
