@@ -528,6 +528,11 @@ void Executor::send(StepState& s, Ready at, const PlanNode& node, Tensor value, 
 bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
   // To stop the step is on its way: what it took of a resource now would be lost.
   if (s.call->failed()) return stop(s), false;
+  if (node.num_inputs == 0) {
+    fail(s, s.plan->graph_nodes[at.node],
+         invalid_argument("its kernel uses a resource, but the node has no input 0 to be the handle of one"));
+    return false;
+  }
   Iteration& in = *s.iterations[at.iteration];
   ResourceUse use{node.resource, {}, info_.allocator, {index_, s.call->id, at.node, at.iteration}};
   use.timed = s.timing && device_.traits.direct;

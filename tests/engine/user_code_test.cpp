@@ -61,6 +61,8 @@ void register_those(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(OpDef("Answers").input("r: resource").output("y: float32").doc("A test's.").shape(scalar_shape).stateful(),
           none);
   kernels.add<Answers>("Answers", DeviceKind::kCpu, {});
+  source("AnswersOfNone", "y: float32");
+  kernels.add<Answers>("AnswersOfNone", DeviceKind::kCpu, {});
   source("Bare", "y: float32");
   kernels.add<Bare>("Bare", DeviceKind::kCpu, {});
   source("Untold", "y: float32");
@@ -92,6 +94,18 @@ TEST_CASE("a resource that throws when it is asked for background work serves on
     hosts.insert(u.engine->impl().directory->find("tiresome//it").id());
   }
   CHECK(hosts.size() == 1);
+}
+
+TEST_CASE("a resource kernel of a node without inputs is an error that says what it lacks") {
+  UserEngine u;
+  for (const char* device : {"/cpu:0", "/cpu:1"}) {
+    const RunResult r = u.run(u.scope.device(device).op("AnswersOfNone", {}));
+    refused(r, Code::kInvalidArgument, "no input 0 to be the handle");
+    CHECK(r.error().op == "AnswersOfNone");
+  }
+  const RunResult later = u.run(u.scope.op("Answers", {u.scope.op("Tiresome", {})}));
+  INFO((later.ok() ? "" : later.error().str()));
+  CHECK(later.ok());
 }
 
 TEST_CASE("a kernel that derives from Kernel alone is an error that says what to derive from") {
