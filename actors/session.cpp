@@ -242,6 +242,9 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
                                                             const std::vector<const Node*>& targets,
                                                             const GraphPasses& passes, bool partial,
                                                             Prepared::Homes* homes) {
+  if (const auto& link = options.link; link && (!(link->bandwidth > 0) || !(link->latency_ns >= 0)))
+    return invalid_argument("a link's bandwidth must be positive and its latency at least 0, got {} B/s and {} ns",
+                            link->bandwidth, link->latency_ns);
   PlanContext context{.kernels = e->kernels,
                       .devices = e->all_devices,
                       .soft_placement = options.soft_placement,

@@ -39,7 +39,10 @@ double bytes_of(DType dtype, const PartialShape& shape) {
   return elements_of(shape) * static_cast<double>(size_of(dtype));
 }
 
-DType CostContext::input_dtype(int i) const { return node_.inputs()[static_cast<size_t>(i)].dtype(); }
+DType CostContext::input_dtype(int i) const {
+  const auto& inputs = node_.inputs();
+  return i >= 0 && static_cast<size_t>(i) < inputs.size() ? inputs[static_cast<size_t>(i)].dtype() : DType::kInvalid;
+}
 DType CostContext::output_dtype(int i) const { return node_.dtype(i); }
 double CostContext::input_elements(int i) const { return elements(inputs_, i); }
 double CostContext::output_elements(int i) const { return elements(outputs_, i); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/op_costs.h"
 
+#include <cmath>
+
 namespace troupe {
 namespace {
 
@@ -17,7 +19,11 @@ NodeCost cost_of(const Node& node) {
   std::vector<PartialShape> inputs, outputs;
   for (const Output& in : node.inputs()) inputs.push_back(in.shape());
   for (int i = 0; i < node.num_outputs(); ++i) outputs.push_back(node.shape(i));
-  return cost_of(node, {inputs, outputs});
+  NodeCost cost = cost_of(node, {inputs, outputs});
+  // What is no number is neither more nor less than others: a search by it would not end.
+  if (std::isnan(cost.flops)) cost.flops = 0;
+  if (std::isnan(cost.bytes)) cost.bytes = 0;
+  return cost;
 }
 
 double estimated_ns(const Node& node, const DeviceRates& rates) {

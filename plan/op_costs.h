@@ -15,6 +15,7 @@ struct NodeShapes {
 
 /// What the op states; nothing for control flow and for handles of resources.
 NodeCost cost_of(const Node& node, const NodeShapes& shapes);
+/// The same by the inferred shapes, with 0 for what is not a number: plans are made by it.
 NodeCost cost_of(const Node& node);
 
 /// Nanoseconds that a device is at work with it, by the inferred shapes: none for control flow, constants, what is fed,

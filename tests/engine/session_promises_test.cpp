@@ -71,6 +71,17 @@ TEST_CASE("a default device that is not there is an error of each run, which nam
   }
 }
 
+TEST_CASE("a link that there cannot be is an error of each run, which tells its numbers") {
+  TestEngine t({1, 1});
+  const Output x = t.placeholder(DType::kFloat32, {}), y = t.scope.op("Neg", {x});
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const LinkRates link : {LinkRates{nan, 1}, LinkRates{1, nan}, LinkRates{0, 1}, LinkRates{1e9, -5}}) {
+    Session session(*t.engine, t.graph, {.placing = Placing::kByCost, .link = link});
+    refused(session.run({{x, Tensor::scalar(1.f)}}, y), Code::kInvalidArgument, "a link's bandwidth must be positive");
+    CHECK_FALSE(session.prepare({x}, {y}).ok());
+  }
+}
+
 TEST_CASE("what a random step draws is the same in every session and engine, and other in another step") {
   const auto draw = [](int64_t random_step, int times) {
     TestEngine t({1, 1});

@@ -10,6 +10,7 @@
 #include "tests/graph/passes/pass_fixture.h"
 #include "tests/io/temporary_directory.h"
 #include "troupe/cost_model.h"
+#include "troupe/placement.h"
 
 using namespace troupe;
 using Catch::Contains;
@@ -225,6 +226,30 @@ TEST_CASE("an op of one's own states its cost") {
   CHECK(cost_of(*f.s.node("Unstated", {x})).flops == 20);
   CHECK(estimated_ns(*f.s.node("Cubic", {x}), {.flops = 1e9, .memory_bandwidth = 1e12, .launch_ns = 5}) == 1005);
   REQUIRE(f.s.ok());
+}
+
+TEST_CASE("what a cost function asks in vain, and what is not a number, does no harm") {
+  test::PassFixture f;
+  f.ops.add(OpDef("Vain").input("x: float32").input("z: float32").output("y: float32").doc("A test's.")
+                .shape(unchanged_shape)
+                .cost([](const CostContext& c) -> NodeCost {
+                  for (const int i : {-3, 2, 77}) {
+                    CHECK(c.input_dtype(i) == DType::kInvalid);
+                    CHECK(c.output_dtype(i) == DType::kInvalid);
+                    CHECK(c.input_bytes(i) + c.output_bytes(i) == 0);
+                  }
+                  return {c.input_elements(0) / c.input_elements(0) - 1, c.input_bytes(0)};
+                }),
+            not_differentiable("a test's"));
+  Output y = f.placeholder("x", {0});
+  const Output start = y;
+  for (int i = 0; i < 20; ++i) y = f.s.op("Vain", {y, i % 2 ? start : y});
+  REQUIRE(f.s.ok());
+  CHECK(cost_of(*y.node).flops == 0);
+  CHECK(estimated_ns(*y.node, {.flops = 1e9, .memory_bandwidth = 1e12, .launch_ns = 5}) == 0);
+  PlacementOptions options;
+  options.devices = {{"/job:a/task:0/cpu:0"}, {"/job:a/task:0/cpu:1"}};
+  CHECK(place(f.graph, {&start, 1}, {&y, 1}, {}, options).ok());
 }
 
 TEST_CASE("passes' forms of products and convolutions cost what the plain ops do") {
