@@ -255,7 +255,7 @@ Status ResourceActor::execute(ResourceUse& request, Resource& resource, Reply re
     request.kernel->execute(resource,
                             {std::move(request.inputs), std::move(request.allocator), std::move(reply), request.gpu});
   });
-  if (!thrown.ok() && current_) answer(tag, std::move(thrown.error()));
+  if (!thrown.ok() && current_) answer(tag, thrown.error());  // not moved: it is looked at again
   if (current_) return {};
   ResourceAnswer* given = answer_given(tag);
   if (!given) return {};

@@ -60,7 +60,7 @@ class Odd final : public Resource {
   bool throws_on_cancel = false;
 };
 
-enum Answer { kAnswerKeep = 100, kAnswerTwice, kAnswerLater, kAnswerKept, kAnswerCancelThrows };
+enum Answer { kAnswerKeep = 100, kAnswerTwice, kAnswerLater, kAnswerKept, kAnswerCancelThrows, kAnswerKeepThrows };
 
 class Uses final : public ResourceKernel {
  public:
@@ -72,6 +72,10 @@ class Uses final : public ResourceKernel {
       odd.throws_on_cancel = fault == kAnswerCancelThrows;
       odd.kept.push_back(std::move(request.reply));
       return;
+    }
+    if (fault == kAnswerKeepThrows) {
+      odd.kept.push_back(std::move(request.reply));
+      throw std::runtime_error("after it kept the reply");
     }
     if (fault == kAnswerTwice) {
       request.reply(std::vector<Tensor>{Tensor::scalar(1.f)});
@@ -213,6 +217,10 @@ TEST_CASE("a reply that is given twice, from another thread, late, or never") {
     REQUIRE_FALSE(r.ok());
     CHECK(r.error().code == Code::kDeadlineExceeded);
   }
+  const RunResult thrown = f.run(y, kAnswerKeepThrows);
+  REQUIRE_FALSE(thrown.ok());
+  CHECK(thrown.error().code == Code::kInternal);
+  CHECK_THAT(thrown.error().message, Catch::Contains("after it kept the reply"));
   CHECK(f.run(y, kAnswerKept).ok());  // answers of steps that have ended
   CHECK(f.run(y, kNone).ok());
   auto waiting = f.session->run_future({{f.x, Tensor::scalar<int32_t>(kAnswerKeep)}}, {y});
