@@ -105,7 +105,7 @@ class Lowering {
   }
 
   bool is_call(const NodeDef& node) const {
-    return !form_of_call(node.op()).empty() || (functions_.contains(node.op()) && !ops_.find(node.op()));
+    return (!form_of_call(node.op()).empty() || functions_.contains(node.op())) && !ops_.find(node.op());
   }
 
   /// The function that the library gives as the gradient of the one that `node`, a SymbolicGradient, names; or null.
@@ -490,8 +490,8 @@ class Lowering {
   /// Puts a graph of its own in the place of each function that a node, which is none that calls, names: the bytes of a
   /// FunctionBody.
   Status carry_functions(NodeDef& node) const {
-    if (!form_of_parsing(node.op()).empty()) return parse_by_map(node);
     const OpDef* op = ops_.find(node.op());
+    if (!op && !form_of_parsing(node.op()).empty()) return parse_by_map(node);
     if (!op) op = ops_.find(newer_form(node.op(), ops_));
     if (!op) return {};
     bool carries = false;

@@ -35,7 +35,7 @@ std::string form_of_call(std::string_view op);
 
 /// Puts in every function that a node calls, also those that functions call: PartitionedCall, StatefulPartitionedCall,
 /// BatchFunction, a node named as a function; If, StatelessIf, Case, StatelessCase, While, StatelessWhile,
-/// SymbolicGradient. Takes the library out.
+/// SymbolicGradient; nodes of ops that `ops` has call nothing. Takes the library out.
 /// Errors name the call: kNotFound for a function or an output of a node that is not there; kInvalidArgument for
 /// another number of inputs or outputs than the function has, a function that calls itself, or calls within more than
 /// 64 calls; kResourceExhausted for calls that would become more than 1,000,000 nodes or 1 GiB, before memory is taken

@@ -51,6 +51,7 @@ std::string handle_form(const std::string& op) {
 }
 
 ReferenceKind kind_of(const std::string& op, const OpRegistry& ops) {
+  if (ops.find(op)) return ReferenceKind::kOther;  // of a user's own
   if (op == "VariableV2" || op == "Variable" || op == "TemporaryVariable")
     return ops.find("VarHandleOp") ? ReferenceKind::kVariable : ReferenceKind::kOther;
   const std::string form = handle_form(op);

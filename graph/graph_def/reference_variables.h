@@ -26,8 +26,8 @@ std::string form_without_references(const std::string& op, const OpRegistry& ops
 /// Rewrites `def`: VariableV2, Variable, TemporaryVariable and DestroyTemporaryVariable; Assign, AssignAdd, AssignSub,
 /// CountUpTo, IsVariableInitialized, Scatter..., Apply..., SparseApply..., StridedSliceAssign; RefSwitch, RefMerge and
 /// their kin, through which references become handles. A variable is called as its node, below `prefix` (empty or with
-/// '/' at its end). Ops that have no form for handles in `ops` stay as they are. Errors: kInvalidArgument for an op on
-/// a reference whose input is none.
+/// '/' at its end). Ops that `ops` has, and those that have no form for handles there, stay as they are. Errors:
+/// kInvalidArgument for an op on a reference whose input is none.
 Status rewrite_reference_variables(proto::GraphDef& def, const OpRegistry& ops, std::string_view prefix);
 
 }  // namespace troupe

@@ -8,6 +8,7 @@
 
 #include "tests/op_library.h"
 #include "troupe/graph_def.h"
+#include "troupe/scope.h"
 
 using namespace troupe;
 using Catch::Contains;
@@ -242,4 +243,23 @@ TEST_CASE("what is no reference is refused") {
   CHECK_THAT(message({x, "s RefSwitch ^x | T" + kFloat}), Contains("RefSwitch 's'"));
   CHECK_THAT(message({"v VariableV2"}), Contains("'v/handle'"));
   CHECK_THAT(message({x, v, "a Assign v ^x | T" + kFloat}), Contains("AssignVariableOp 'a/update'"));
+}
+
+TEST_CASE("an op of a user's own that is called as one on references, or one that calls, is that op") {
+  LoadFixture f;
+  const std::vector<std::string> names = {
+      "Assign", "ScatterAdd", "ApplyAdam", "CountUpTo",       "VariableV2",
+      "Case",   "RefSwitch",  "If",        "PartitionedCall", "ParseExampleDataset"};
+  for (const std::string& op : names)
+    f.ops.add(OpDef(op).input("x: float32").output("y: float32").doc("A test's.").shape(unchanged_shape),
+              not_differentiable("a test's"));
+  Graph from(f.ops);
+  const Scope scope(from);
+  const Output x = scope.named("x").op("Placeholder", {}, {{"dtype", DType::kFloat32}});
+  for (const std::string& op : names) scope.named("y_" + op).op(op, {x});
+  REQUIRE(scope.ok());
+  const Status status = from_graph_def(to_graph_def(from), f.graph);
+  INFO((status.ok() ? "" : status.error().str()));
+  REQUIRE(status.ok());
+  for (const std::string& op : names) CHECK(f.node("y_" + op) == op + " x:0 | ");
 }
