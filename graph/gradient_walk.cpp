@@ -184,6 +184,8 @@ Status GradientWalk::visit(const Node& node) {
     const Output dx = context.dxs()[i];
     const Output x = original(scope_.graph(), node.inputs()[i]);
     if (!dx || !wanted(x)) continue;
+    if (!scope_.graph().owns(dx.node))
+      return about(node, make_error(Code::kInternal, "by input {} it is {}, of another graph", i, dx.name()));
     if (x.dtype() != DType::kResource && (dx.dtype() != x.dtype() || !dx.shape().compatible(x.shape())))
       return about(node, make_error(Code::kInternal, "by input {} ({} {}) it is {} {}", i, to_string(x.dtype()),
                                     x.shape().str(), to_string(dx.dtype()), dx.shape().str()));

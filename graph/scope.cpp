@@ -144,7 +144,9 @@ const Node* Scope::node(std::string_view op, std::vector<Output> inputs, Attrs a
   if (flow_) {
     for (const Node*& before : spec.control_inputs) before = brought_in(*this, before);
     if (!ok()) return nullptr;
-    flow_->adopt(spec.inputs, spec.control_inputs);
+    const auto ours = [&](const Node* before) { return graph_->owns(before); };
+    // Graph::add() refuses a node of another graph.
+    if (std::ranges::all_of(spec.control_inputs, ours)) flow_->adopt(spec.inputs, spec.control_inputs);
   }
   spec.name = graph_->unique_name(prefix_ + (name_.empty() ? spec.op : name_));
   return add(std::move(spec), where);

@@ -404,8 +404,15 @@ TEST_CASE("a gradient function that errs is an error with the node that it diffe
     c.set_dx(0, c.op("Nope", {c.dy(0)}));
     return {};
   });
+  Graph other(ops);
+  const Output elsewhere =
+      Scope(other).op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape::scalar()}});
+  add("Elsewhere", [&](GradientContext& c) -> Status {
+    c.set_dx(0, elsewhere);
+    return {};
+  });
   add("Unset", [](GradientContext&) -> Status { return {}; });
-  for (const char* op : {"Throws", "Says", "Far", "Port", "Type", "Builder", "Unset"}) {
+  for (const char* op : {"Throws", "Says", "Far", "Port", "Type", "Builder", "Elsewhere", "Unset"}) {
     INFO(op);
     Graph graph(ops);
     const Scope scope(graph);

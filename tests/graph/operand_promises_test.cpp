@@ -119,7 +119,17 @@ TEST_CASE("outputs of another graph are a fault of each builder, also inside a b
           return cond(s, far_bool, branch_of(v[0]), branch_of(v[0]));
         });
       },
-      [&](Builder& b) { return Outputs{b.scope.after({far}).op("Neg", {b.input()})}; }};
+      [&](Builder& b) { return Outputs{b.scope.after({far}).op("Neg", {b.input()})}; },
+      [&](Builder& b) {
+        return cond(
+            b.scope, b.input(DType::kBool), [&](const Scope& s) { return Outputs{s.after({far}).constant(1.F)}; },
+            [&](const Scope& s) { return Outputs{s.constant(1.F)}; });
+      },
+      [&](Builder& b) {
+        return while_loop(b.scope, {b.input()}, kNever, [&](const Scope& s, const Outputs& v) {
+          return Outputs{s.after({far}).op("Neg", {v[0]})};
+        });
+      }};
   const int before = other.graph.size();
   for (size_t i = 0; i < uses.size(); ++i) {
     INFO("use " << i);
