@@ -123,6 +123,11 @@ Result<KernelKind> check_kind(const Node& node, const Kernel& kernel, KernelKind
                               "its kernel must derive from ComputeKernel, ResourceKernel or "
                               "BlockingKernel, not from Kernel alone"),
                    node);
+  if (kernel.checked && kind >= KernelKind::kConst)  // what it promises of its outputs nobody would hold it to
+    return at_node(make_error(Code::kInternal,
+                              "its kernel must derive from ComputeKernel, ResourceKernel or "
+                              "BlockingKernel, not be a BuiltinKernel"),
+                   node);
   if (registered != KernelKind::kUnknown && registered != kind)
     return at_node(make_error(Code::kInternal, "its kernel is registered as {}, but the one made is {}",
                               to_string(registered), to_string(kind)),

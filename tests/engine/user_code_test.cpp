@@ -69,6 +69,10 @@ void register_those(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add("Untold", DeviceKind::kCpu, {}, make_answer);
   source("Mistold", "y: float32");
   kernels.add("Mistold", DeviceKind::kCpu, {}, {KernelKind::kBlocking, make_answer});
+  source("Builtin", "y: float32");
+  kernels.add("Builtin", DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
+    return std::unique_ptr<Kernel>(new BuiltinKernel(Builtin::kConst, Tensor::scalar<int32_t>(1)));
+  });
   source("Unsure", "y: float32");
   kernels.add<Unsure>("Unsure", DeviceKind::kCpu, {});
 }
@@ -129,6 +133,14 @@ TEST_CASE("a kernel of another kind than its registration says is an error that 
     CHECK(r.error().op == "Mistold");
     CHECK(r.error().node == (i == 0 ? "mistold" : "mistold_1"));
   }
+}
+
+TEST_CASE("a builtin kernel that a user's registration makes is an error that says what to derive from") {
+  UserEngine u;
+  const RunResult r = u.run(u.scope.named("mine").op("Builtin", {}));
+  refused(r, Code::kInternal, "must derive from ComputeKernel, ResourceKernel or BlockingKernel");
+  CHECK(r.error().op == "Builtin");
+  CHECK(r.error().node == "mine");
 }
 
 TEST_CASE("what shareable() and a priority throw names the node") {
