@@ -188,9 +188,16 @@ std::vector<Output> scan(const ScopeAt& scope, const std::vector<Output>& tensor
               s.op("TensorListGetItem", {from[i], v[0], shapes[i]}, {{"element_dtype", tensors[i].dtype()}}));
         std::vector<Output> next = {s.op("AddV2", {v[0], s.constant<int32_t>(1)})};
         const std::vector<Output> state = body(s.told_at_each_line(), {v.begin() + 1, v.begin() + 1 + values}, items);
+        // Said here: the loop counts more values than the caller's.
+        if (s.ok() && state.size() != init.size())
+          s.fail(invalid_argument("the body of a scan gives {} value{} for {}", state.size(), plural(state.size()),
+                                  init.size()));
+        for (size_t i = 0; i < state.size() && s.ok(); ++i)
+          if (!state[i]) s.fail(invalid_argument("value {} that the body of a scan gives is empty", i));
+        if (!s.ok()) return {};
         next.insert(next.end(), state.begin(), state.end());
-        for (size_t i = 0; i < state.size() && i < init.size(); ++i)
-          next.push_back(state[i] ? s.op("TensorListSetItem", {v[1 + init.size() + i], v[0], state[i]}) : Output{});
+        for (size_t i = 0; i < init.size(); ++i)
+          next.push_back(s.op("TensorListSetItem", {v[1 + init.size() + i], v[0], state[i]}));
         return next;
       },
       options);

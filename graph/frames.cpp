@@ -17,8 +17,13 @@ Error at_node(Error error, const Node& node) {
   return error;
 }
 
-std::string describe(const Frame& frame) {
-  return frame.name.empty() ? "outside of every loop" : "in loop '" + frame.name + "'";
+/// With the loops around it: two loops inside different ones may share a name.
+std::string describe(const std::vector<Frame>& frames, int frame) {
+  if (frame == 0) return "outside of every loop";
+  std::string out = "in loop '" + frames[static_cast<size_t>(frame)].name + "'";
+  while ((frame = frames[static_cast<size_t>(frame)].parent) != 0)
+    out += " within '" + frames[static_cast<size_t>(frame)].name + "'";
+  return out;
 }
 
 }  // namespace
@@ -57,8 +62,7 @@ Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
       const int told = out.of_output(input);
       if (teller && told != frame)
         return at_node(invalid_argument("inputs are of different frames: '{}' is {}, '{}' is {}", teller->name(),
-                                        describe(out.frames[static_cast<size_t>(frame)]), input.name(),
-                                        describe(out.frames[static_cast<size_t>(told)])),
+                                        describe(out.frames, frame), input.name(), describe(out.frames, told)),
                        *node);
       frame = told;
       teller = &input;
@@ -100,8 +104,8 @@ Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
           if (const int output = out.of_output(*in.node); output != out.of[static_cast<size_t>(node->id())])
             return at_node(
                 invalid_argument("inputs are of different frames: it is {}, '{}' is {}",
-                                 describe(out.frames[static_cast<size_t>(out.of[static_cast<size_t>(node->id())])]),
-                                 in.node->name(), describe(out.frames[static_cast<size_t>(output)])),
+                                 describe(out.frames, out.of[static_cast<size_t>(node->id())]), in.node->name(),
+                                 describe(out.frames, output)),
                 *node);
   return out;
 }

@@ -92,7 +92,8 @@ Result<std::vector<int64_t>> count_inputs(const OpDef& op, std::span<const Outpu
     const int64_t count = tensors_of(arg, attrs);
     if (count >= 0) {
       if (count > total - fixed)
-        return invalid_argument("takes {} or more inputs {}, got {}", fixed + 1, signature(op), total);
+        return invalid_argument("takes {} or more inputs {}, got {}", fixed + std::min(count, INT64_MAX - fixed),
+                                signature(op), total);
       fixed += count;
     } else if (!open || *open == count_attr(arg)) {
       open = &count_attr(arg);

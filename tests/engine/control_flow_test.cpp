@@ -595,6 +595,17 @@ TEST_CASE("faults of branches and loops name the node") {
   const Output live = t.scope.op("Neg", {n});
   CHECK(t.number({{live, f(5)}, {n, f(2)}}, t.scope.op("Merge", {live})) == 5);
 
+  // What another loop brings in from the body of the first is in a loop within that.
+  const Outputs other = while_loop(
+      t.scope.scope("other"), {t.scope.constant(0.f)},
+      [&](const Scope& s, const Outputs& v) {
+        return s.op("Less", {v[0], n});
+      },
+      [&](const Scope& s, const Outputs& v) { return Outputs{s.named("both").op("AddV2", {v[0], inside})}; });
+  CHECK_THAT(
+      t.error({{n, f(2)}}, other[0]).message,
+      Catch::Contains("is in loop 'other/while',") && Catch::EndsWith("is in loop 'other/while' within 'while'"));
+
   NodeSpec open{.op = "Merge", .name = "open"};
   open.inputs = {t.scope.op("Enter", {n}, {{"frame_name", std::string("f")}}), Output()};
   auto merge = t.graph.add(std::move(open));

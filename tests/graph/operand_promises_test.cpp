@@ -221,7 +221,13 @@ TEST_CASE("branches and loops whose counts, dtypes or options do not fit are fau
     const Output x = b.input();
     const auto states = [&](const Scope&, const Outputs&, const Outputs&) { return Outputs(count, x); };
     CHECK(scan(b.scope, {b.input(DType::kFloat32, {3})}, {x}, states).empty());
-    CHECK_FALSE(b.scope.ok());
+    CHECK_THAT(b.fault(), Contains(fmt::format("the body of a scan gives {} values for 1", count)));
+  }
+  {
+    Builder b;
+    const auto states = [](const Scope&, const Outputs& s, const Outputs&) { return Outputs{s[0], {}}; };
+    CHECK(scan(b.scope, {b.input(DType::kFloat32, {3})}, {b.input(), b.input()}, states).empty());
+    CHECK_THAT(b.fault(), Contains("value 1 that the body of a scan gives is empty"));
   }
   {
     Builder b;
