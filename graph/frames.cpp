@@ -102,11 +102,10 @@ Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
       for (const Output& written : node->inputs())
         if (const Output in = step.now(written); !step.is_fed(in) && out.of[static_cast<size_t>(in.node->id())] >= 0)
           if (const int output = out.of_output(*in.node); output != out.of[static_cast<size_t>(node->id())])
-            return at_node(
-                invalid_argument("inputs are of different frames: it is {}, '{}' is {}",
-                                 describe(out.frames, out.of[static_cast<size_t>(node->id())]), in.node->name(),
-                                 describe(out.frames, output)),
-                *node);
+            return at_node(invalid_argument("inputs are of different frames: it is {}, '{}' is {}",
+                                            describe(out.frames, out.of[static_cast<size_t>(node->id())]),
+                                            in.node->name(), describe(out.frames, output)),
+                           *node);
   return out;
 }
 

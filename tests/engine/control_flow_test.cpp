@@ -601,10 +601,11 @@ TEST_CASE("faults of branches and loops name the node") {
       [&](const Scope& s, const Outputs& v) {
         return s.op("Less", {v[0], n});
       },
-      [&](const Scope& s, const Outputs& v) { return Outputs{s.named("both").op("AddV2", {v[0], inside})}; });
-  CHECK_THAT(
-      t.error({{n, f(2)}}, other[0]).message,
-      Catch::Contains("is in loop 'other/while',") && Catch::EndsWith("is in loop 'other/while' within 'while'"));
+      [&](const Scope& s, const Outputs& v) {
+        return Outputs{s.named("both").op("AddV2", {v[0], inside})};
+      });
+  CHECK_THAT(t.error({{n, f(2)}}, other[0]).message, Catch::Contains("is in loop 'other/while',") &&
+                                                         Catch::EndsWith("is in loop 'other/while' within 'while'"));
 
   NodeSpec open{.op = "Merge", .name = "open"};
   open.inputs = {t.scope.op("Enter", {n}, {{"frame_name", std::string("f")}}), Output()};

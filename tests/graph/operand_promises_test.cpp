@@ -126,9 +126,8 @@ TEST_CASE("outputs of another graph are a fault of each builder, also inside a b
             [&](const Scope& s) { return Outputs{s.constant(1.F)}; });
       },
       [&](Builder& b) {
-        return while_loop(b.scope, {b.input()}, kNever, [&](const Scope& s, const Outputs& v) {
-          return Outputs{s.after({far}).op("Neg", {v[0]})};
-        });
+        return while_loop(b.scope, {b.input()}, kNever,
+                          [&](const Scope& s, const Outputs& v) { return Outputs{s.after({far}).op("Neg", {v[0]})}; });
       }};
   const int before = other.graph.size();
   for (size_t i = 0; i < uses.size(); ++i) {

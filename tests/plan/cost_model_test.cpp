@@ -230,7 +230,11 @@ TEST_CASE("an op of one's own states its cost") {
 
 TEST_CASE("what a cost function asks in vain, and what is not a number, does no harm") {
   test::PassFixture f;
-  f.ops.add(OpDef("Vain").input("x: float32").input("z: float32").output("y: float32").doc("A test's.")
+  f.ops.add(OpDef("Vain")
+                .input("x: float32")
+                .input("z: float32")
+                .output("y: float32")
+                .doc("A test's.")
                 .shape(unchanged_shape)
                 .cost([](const CostContext& c) -> NodeCost {
                   for (const int i : {-3, 2, 77}) {
