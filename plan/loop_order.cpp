@@ -148,32 +148,39 @@ class OrderFinder {
       if (plan_.nodes[i].kind != NodeKind::kCompute) take_inputs(i);
   }
 
-  /// What follows from constants and from what is the same in every iteration is computed in the first one, and its
-  /// slots keep their values, as far as these are not large.
+  /// What follows from constants and from what is the same in every iteration is computed in the first one, as far as
+  /// it is not large. Of its slots those that are read again keep their values; what only led to them need not stay.
   void find_later() {
     std::vector<bool> stays(frame_.num_slots);
     std::fill(stays.begin() + frame_.num_values, stays.end(), true);
     int64_t bytes = 0;
     out_.later = without_others(out_.first, [&](uint32_t i, bool must) {
       const PlanNode& node = plan_.nodes[i];
-      const uint32_t* const inputs = out_.input_slots.data() + out_.first_input[i - frame_.first_node];
-      const bool same = std::all_of(inputs, inputs + node.num_inputs, [&](uint32_t slot) { return stays[slot]; });
+      const auto inputs = inputs_of(i);
+      const bool same = std::ranges::all_of(inputs, [&](uint32_t slot) { return stays[slot]; });
       const int64_t size = same ? size_if_steady(i) : -1;
       if (must || size < 0 || bytes + size > kMostKept) return true;
       bytes += size;
-      for (uint32_t slot = node.first_output; slot < node.first_output + node.num_outputs; ++slot) {
-        stays[slot] = true;
-        if (out_.uses[slot] < kKeptUses) out_.uses[slot] += kKeptUses;
-      }
+      for (uint32_t slot = node.first_output; slot < node.first_output + node.num_outputs; ++slot) stays[slot] = true;
       return false;
     });
+    for (const auto* readers : {&out_.later.all, &out_.switches, &out_.nexts})
+      for (const uint32_t i : *readers)
+        for (const uint32_t slot : inputs_of(i))
+          if (stays[slot] && out_.uses[slot] < kKeptUses) out_.uses[slot] += kKeptUses;
+  }
+
+  /// The slots that a node reads in this order.
+  std::span<const uint32_t> inputs_of(uint32_t i) const {
+    return std::span(out_.input_slots).subspan(out_.first_input[i - frame_.first_node], plan_.nodes[i].num_inputs);
   }
 
   static constexpr int64_t kMostKept = int64_t{64} << 20;  // bytes
-  /// The bytes that a node puts out, if they are known and follow from its inputs alone; else -1.
+  /// The bytes that a node puts out, if they are known and follow from its inputs alone; else -1. What has none draws
+  /// from elsewhere: it is not merged either.
   int64_t size_if_steady(uint32_t i) const {
     const Node* const node = plan_.graph_nodes[i];
-    if (!node || node->op().is_stateful()) return -1;
+    if (!node || node->op().is_stateful() || node->inputs().empty()) return -1;
     int64_t bytes = 0;
     for (int port = 0; port < node->num_outputs(); ++port) {
       const PartialShape& shape = node->shape(port);

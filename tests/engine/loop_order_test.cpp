@@ -205,6 +205,19 @@ TEST_CASE("what is the same in every iteration of a loop by its order is compute
           Code::kDeadlineExceeded);
 }
 
+TEST_CASE("of what a loop by its order computes in the first iteration only what is read again stays in memory") {
+  constexpr int64_t kSide = 256, kBytes = kSide * kSide * int64_t{sizeof(float)};
+  TestEngine t({1}, 5 * kBytes);
+  const Output weights = t.placeholder(DType::kFloat32, {kSide, kSide}, "weights");
+  const Output sum =
+      counted(t.scope, t.scope.constant(3), t.scope.constant(0.f), [&](const Scope& s, Output, Output x) {
+        Output made = weights;
+        for (int i = 0; i < 8; ++i) made = s.op("Transpose", {made, s.constant(Tensor::of<int32_t>({1, 0}))});
+        return s.op("AddV2", {x, s.op("Sum", {made, s.constant(Tensor::of<int32_t>({0, 1}))})});
+      })[1];
+  check_as_by_counts(t, {sum}, {{weights, *Tensor::zeros(DType::kFloat32, {kSide, kSide})}}, GraphPasses::none());
+}
+
 TEST_CASE("a node of a loop by its order that draws, prints or keeps a state does so in every iteration") {
   TestEngine t;
   const Output shape = t.scope.constant(Tensor::of<int32_t>({4}));

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Users' code that throws, or is not of the kind that it should be, where no request waits for it. See barrier_test.cpp
 // for kernels and replies.
+#include <atomic>
 #include <set>
 
 #include "actors/engine_impl.h"
 #include "tests/engine/fixtures.h"
 #include "tests/op_library.h"
 #include "tests/repeats.h"
+#include "troupe/control_flow.h"
 #include "troupe/dataset.h"
+#include "troupe/trace.h"
 
 namespace troupe {
 namespace {
@@ -51,6 +54,14 @@ class Unsure final : public ComputeKernel {
   Status compute(KernelContext&) override { return {}; }
 };
 
+class Ticks final : public ComputeKernel {
+  Status compute(KernelContext& c) override {
+    c.set_output(0, Tensor::scalar(++ticks_));
+    return {};
+  }
+  std::atomic<int> ticks_{0};
+};
+
 void register_those(OpRegistry& ops, KernelRegistry& kernels) {
   const auto none = not_differentiable("a test's");
   const auto source = [&](const char* name, const char* output) {
@@ -73,6 +84,8 @@ void register_those(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add("Builtin", DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
     return std::unique_ptr<Kernel>(new BuiltinKernel(Builtin::kConst, Tensor::scalar<int32_t>(1)));
   });
+  ops.add(OpDef("Ticks").output("y: int32").doc("A test's.").shape(scalar_shape), none);
+  kernels.add<Ticks>("Ticks", DeviceKind::kCpu, {});
   source("Unsure", "y: float32");
   kernels.add<Unsure>("Unsure", DeviceKind::kCpu, {});
 }
@@ -110,6 +123,26 @@ TEST_CASE("a resource kernel of a node without inputs is an error that says what
   const RunResult later = u.run(u.scope.op("Answers", {u.scope.op("Tiresome", {})}));
   INFO((later.ok() ? "" : later.error().str()));
   CHECK(later.ok());
+}
+
+TEST_CASE("an op without inputs is computed in each iteration of a loop, traced or not") {
+  UserEngine u;
+  const Output sum = while_loop(
+      u.scope, {u.scope.constant(0), u.scope.constant(0)},
+      [](const Scope& s, const Outputs& v) {
+        return s.op("Less", {v[0], s.constant(3)});
+      },
+      [](const Scope& s, const Outputs& v) {
+        return Outputs{s.op("AddV2", {v[0], s.constant(1)}), s.op("AddV2", {v[1], s.op("Ticks", {})})};
+      })[1];
+  for (const int expected : {6, 15, 24}) {
+    RunOptions options{.deadline = 60s};
+    if (expected == 15) options.trace = std::make_shared<Trace>();
+    const RunResult r = u.session.run({sum}, options);
+    INFO((r.ok() ? "" : r.error().str()));
+    REQUIRE(r.ok());
+    CHECK((*r)[0].data<int32_t>()[0] == expected);
+  }
 }
 
 TEST_CASE("a kernel that derives from Kernel alone is an error that says what to derive from") {
