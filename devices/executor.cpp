@@ -245,9 +245,13 @@ bool Executor::is_timed(const StepState& s, Ready at) {
 }
 
 int Executor::next_priority(const StepState& s) {
-  const auto& priorities = s.plan->priorities;
-  if (priorities.empty()) return 0;
-  return s.heavy.empty() ? *std::ranges::max_element(priorities) : priorities[s.heavy.front().node];
+  return s.plan->priorities.empty() ? 0 : s.plan->priorities[s.heavy.front().node];
+}
+
+int Executor::urgency(const StepState& s) {
+  if (s.plan->priorities.empty() || s.plan->by_cost) return 0;
+  if (!s.heavy.empty()) return next_priority(s);
+  return s.has_run_by ? *s.has_run_by : *std::ranges::max_element(s.plan->priorities);
 }
 
 StepState* Executor::favoured(int64_t now) {
@@ -261,7 +265,8 @@ StepState* Executor::favoured(int64_t now) {
         s->passed_over = 0;
         continue;
       }
-      const int priority = next_priority(*s);
+      const int priority = urgency(*s);
+      s->has_run_by.reset();
       ++s->passed_over;
       if (priority > most) first = nullptr;
       most = std::max(most, priority);
@@ -335,6 +340,8 @@ int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fi
     Ready at;
     if (heavy) {
       at = pop_heavy(s);
+      if (const auto& priorities = s.plan->priorities; !priorities.empty())
+        s.has_run_by = std::max(s.has_run_by.value_or(priorities[at.node]), static_cast<int>(priorities[at.node]));
       flush();
     } else {
       fetch_ahead(s);

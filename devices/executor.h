@@ -118,8 +118,11 @@ class Executor {
   static Ready first_heavy(const StepState& s) { return s.ordered ? s.heavy.front() : s.heavy.back(); }
   static Ready pop_heavy(StepState& s);
   static bool can_fire(const StepState& s) { return !s.stopped && !s.held && (!s.ready.empty() || !s.heavy.empty()); }
-  /// Of the heavy node to run first. Where the next is not known, the greatest of the plan; 0 without any.
+  /// Of the heavy node to run first, which there is; 0 without any.
   static int next_priority(const StepState& s);
+  /// What favoured() goes by: the priority of the heavy node to run first, as far as it was asked for. Where the next
+  /// is not known, the greatest of those that have run since it looked last, or of the plan where none has.
+  static int urgency(const StepState& s);
   /// The step to go on with before all others, or nullptr: the cheap nodes of others, and older steps, may not keep a
   /// step waiting for good, as loops that go on for ever would. Only a greater priority may.
   StepState* favoured(int64_t now);

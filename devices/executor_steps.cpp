@@ -117,6 +117,8 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   s->blocking.clear();
   s->stopped = s->held = false;
   s->mark = Mark::kNotAsked;
+  s->passed_over = 0;
+  s->has_run_by.reset();
   s->checked.clear();
   s->timers.clear();
   s->timers_read = 0;

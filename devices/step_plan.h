@@ -134,6 +134,7 @@ struct PartitionPlan {
   std::vector<uint32_t> successors;
   std::vector<FramePlan> frames;                     // nodes and slots of one are next to one another
   bool control_flow = false;                         // some partition has a Switch, Merge, loop
+  bool by_cost = false;                              // `priorities` are: they say nothing of other steps
   std::vector<int16_t> successor_ports;              // with control flow, of successors[i]: from which output, -1: none
   std::vector<uint32_t> roots;                       // nodes without dependencies
   std::vector<std::pair<uint32_t, uint32_t>> feeds;  // (index of the feed, slot)

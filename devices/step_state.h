@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "devices/exchange.h"
@@ -184,6 +185,8 @@ struct StepState {
   bool timing = false;  // so is the one at work
   /// How often Executor::favoured() has looked and something could fire, and nothing has since.
   uint32_t passed_over = 0;
+  /// The greatest priority of the nodes that have run out of `heavy` since then; nothing: none has.
+  std::optional<int> has_run_by = {};
   // Of a device that runs on:
   std::vector<TimedNode> timers;  // of nodes that are timed
   size_t timers_read = 0;         // so many of them from the first on have been read

@@ -457,6 +457,7 @@ Status Planner::close() {
         node.to.node = renumbered[node.to.partition][node.to.node];
     if (context_.priority || context_.part || placer_.by_cost())
       TROUPE_RETURN_IF_ERROR(ask_priorities(draft.plan, asked));
+    draft.plan.by_cost = !context_.priority && placer_.by_cost();
     draft.plan.timed_steps = context_.timed_steps;
     begin_costs(draft.plan);
     plan_->partitions.push_back(std::move(draft.plan));

@@ -57,6 +57,48 @@ TEST_CASE("a step is not passed over for ever by loops that do not end") {
   for (auto& result : results) refused(result.get(), Code::kCancelled);
 }
 
+TEST_CASE("a step is passed over for what is urgent in a loop that does not end, not for what was before it") {
+  TestEngine t;
+  const Output x = t.placeholder(DType::kFloat32, PartialShape::scalar());
+  const Output large = t.scope.constant(*Tensor::zeros(DType::kFloat32, Shape{512, 1024}));
+  const Output sum = t.scope.op("AddV2", {t.scope.op("AddV2", {large, x}), x});
+  const Output endless = forever(t.scope, t.scope.named("urgent").op("Exp", {x}));
+  REQUIRE(t.scope.ok());
+  SessionOptions first;
+  first.priority = [](const Node& n) { return n.name() == "urgent" ? 5 : 0; };
+  Session urgent(*t.engine, t.graph, first);
+  CancelToken cancel;
+  RunOptions options;
+  options.cancel = cancel;
+  std::vector<std::future<RunResult>> results;
+  for (int i = 0; i < 2; ++i) results.push_back(urgent.run_future({{x, f(1)}}, {endless}, {}, options));
+  for (int i = 0; i < 2; ++i)
+    CHECK(t.session->run({{x, f(2)}}, {}, {sum.node}, {.deadline = std::chrono::minutes(1)}).ok());
+  cancel.cancel();
+  for (auto& result : results) refused(result.get(), Code::kCancelled);
+}
+
+TEST_CASE("a step that was placed by cost is not passed over for ever") {
+  TestEngine t;
+  const Output x = t.placeholder(DType::kFloat32, PartialShape::scalar());
+  const Output large = t.scope.constant(*Tensor::zeros(DType::kFloat32, Shape{512, 1024}));
+  const Output sum = t.scope.op("AddV2", {t.scope.op("AddV2", {large, x}), x});
+  const Output endless = t.scope.op("Neg", {forever(t.scope, t.scope.op("AddV2", {large, x}))});
+  REQUIRE(t.scope.ok());
+  SessionOptions by_cost;
+  by_cost.placing = Placing::kByCost;
+  Session placed(*t.engine, t.graph, by_cost);
+  Session* const beside = GENERATE(false, true) ? &placed : t.session.get();
+  CancelToken cancel;
+  RunOptions options;
+  options.cancel = cancel;
+  auto result = beside->run_future({{x, f(1)}}, {endless}, {}, options);
+  for (int i = 0; i < 2; ++i)
+    CHECK(placed.run({{x, f(2)}}, {}, {sum.node}, {.deadline = std::chrono::minutes(1)}).ok());
+  cancel.cancel();
+  refused(result.get(), Code::kCancelled);
+}
+
 TEST_CASE("a step that does not end gives way to a greater priority alone") {
   TestEngine t;
   const Output x = t.placeholder(DType::kFloat32, PartialShape::scalar());
