@@ -190,7 +190,8 @@ TEST_CASE("what is the same in every iteration of a loop by its order is compute
   // Timed as often as it runs.
   Session session(*t.engine, t.graph);
   for (int i = 0; i < 2; ++i) REQUIRE(session.run(feeds, last).ok());
-  const MeasuredCost* cost = session.costs().find("loop/body/once", "cpu");
+  const CostModel costs = session.costs();
+  const MeasuredCost* cost = costs.find("loop/body/once", "cpu");
   REQUIRE(cost);
   CHECK(cost->firings == 1);
 
