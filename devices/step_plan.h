@@ -88,7 +88,7 @@ struct LoopOrder {
   Nodes first, later;         // of the first iteration; of the others, where what would be the same again is left out
   std::vector<uint32_t> switches, nexts;
   const Nodes& nodes(uint32_t iteration) const { return iteration == 0 ? first : later; }
-  /// An Identity is left out: who reads it reads what it would hand on. So nodes, by first_input, have other input
+  /// An Identity is left out: its readers read what it would hand on. So nodes, by first_input, have other input
   /// slots here, and slots other numbers of readers. All are counted within the frame.
   std::vector<uint32_t> first_input, input_slots;
   std::vector<int32_t> uses;

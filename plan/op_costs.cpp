@@ -20,7 +20,7 @@ NodeCost cost_of(const Node& node) {
   for (const Output& in : node.inputs()) inputs.push_back(in.shape());
   for (int i = 0; i < node.num_outputs(); ++i) outputs.push_back(node.shape(i));
   NodeCost cost = cost_of(node, {inputs, outputs});
-  // What is no number is neither more nor less than others: a search by it would not end.
+  // NaN is neither more nor less than others: a search by it would not end.
   if (std::isnan(cost.flops)) cost.flops = 0;
   if (std::isnan(cost.bytes)) cost.bytes = 0;
   return cost;

@@ -132,7 +132,7 @@ TEST_CASE("in a loop by its order, values that stay, change places, are read twi
   for (const int times : {0, 1, 2, 7}) check_as_by_counts(t, last, {{n, Tensor::scalar(times)}});
 }
 
-TEST_CASE("in a loop by its order who reads an Identity reads what it would hand on, wherever that comes from") {
+TEST_CASE("in a loop by its order the readers of an Identity read what it would hand on, wherever that comes from") {
   const auto same = [](const Scope& s, Output x, int times = 1) {
     for (int i = 0; i < times; ++i) x = s.op(i % 2 ? "StopGradient" : "Identity", {x});
     return x;
