@@ -56,7 +56,8 @@ class CostContext {
   std::span<const PartialShape> inputs_, outputs_;
 };
 
-/// What a node costs when it runs once. Called by any thread; must not throw.
+/// What a node costs when it runs once. Called by any thread; must not throw. Operations or bytes that are NaN count as
+/// none where a step is planned, and are an error of the node on a simulated device.
 using CostFn = std::function<NodeCost(const CostContext&)>;
 
 /// Cost functions that many ops share. All but no_cost and pick_cost read every input and write every output once.

@@ -73,10 +73,11 @@ struct SessionOptions {
   /// How the graph may be rewritten for its steps.
   GraphPasses passes = {};
   /// Of the nodes that are ready on a device, in any of its steps, those with the greatest number run first, among them
-  /// those of the oldest step. Asked once for each node of a plan, from -1000 to 1000; a node that a pass put in place
-  /// of another has its name. None: 0 for each. What it throws is the error of the run. It is called without a lock, by
-  /// several threads at once where they plan at once (of two plans of one signature the first is kept), and may use
-  /// the session, but not run what the plan is made for.
+  /// those of the oldest step; but a step that was passed over for 50 ms goes first for a moment, unless what keeps it
+  /// waiting has a greater priority. Asked once for each node of a plan, from -1000 to 1000; a node that a pass put in
+  /// place of another has its name. None: 0 for each. What it throws is the error of the run. It is called without a
+  /// lock, by several threads at once where they plan at once (of two plans of one signature the first is kept), and
+  /// may use the session, but not run what the plan is made for.
   std::function<int(const Node&)> priority = {};
   /// Chooses when constraints leave several devices; for a node that asks for none these are all devices, of
   /// the simulated and the others those of the default one's sort. By cost, nodes with the longest way to the end of
@@ -88,6 +89,7 @@ struct SessionOptions {
   std::shared_ptr<const CostModel> costs = {};
   /// Between any two devices, for placement by cost; none: that of the simulated devices where there are any, else what
   /// handing a pointer to another thread takes, and between tasks of a cluster what ClusterOptions::measure_links says.
+  /// A bandwidth that is not positive, or a latency below 0, is an error of each run.
   std::optional<LinkRates> link = {};
   /// In so many steps of each signature, from the second on, the time of every node is taken, and later in every 64th:
   /// what costs() tells.
