@@ -3,6 +3,7 @@
 // built. Implemented in tensor/shape.cpp.
 #pragma once
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -16,15 +17,16 @@ namespace TROUPE_API troupe {
 /// Tile through a reshape that splits every dimension in two.
 inline constexpr int kMaxRank = 16;
 
-/// Sizes of a tensor, outermost first; a scalar has none. A plain value without allocation. Copying touches only the
-/// sizes there are, so that small tensors stay within one line of the cache.
+/// Sizes of a tensor, outermost first; a scalar has none. A plain value without allocation. Copying touches the first
+/// four, set or not, and of the others those that there are, so that small tensors stay within one line of the cache.
 class Shape {
  public:
   Shape() = default;
   Shape(const Shape& other) { *this = other; }
   Shape& operator=(const Shape& other) {
     rank_ = other.rank_;
-    for (int i = 0; i < rank_; ++i) dims_[i] = other.dims_[i];
+    std::memcpy(dims_, other.dims_, kCopied * sizeof(dims_[0]));  // a count known here takes a few instructions
+    for (int i = kCopied; i < rank_; ++i) [[unlikely]] dims_[i] = other.dims_[i];
     return *this;
   }
   /// At most kMaxRank sizes (more abort), each >= 0. Negative ones are found where a tensor is made; for sizes from a
@@ -35,6 +37,8 @@ class Shape {
   /// Checks rank, signs, and that the count of elements fits an int64.
   static Result<Shape> make(std::span<const int64_t> dims);
 
+  /// A scalar's again.
+  void clear() { rank_ = 0; }
   int rank() const { return rank_; }
   int64_t operator[](int i) const { return dims_[i]; }
   /// Size of dimension i, where negative i counts from the end.
@@ -57,6 +61,7 @@ class Shape {
   std::string str() const;
 
  private:
+  static constexpr int kCopied = 4;
   int rank_ = 0;
   int64_t dims_[kMaxRank];  // the first rank_ are set
 };

@@ -105,7 +105,7 @@ class Tensor {
     if (buffer_) std::exchange(buffer_, nullptr)->unref();
     data_ = nullptr;
     kind_ = Kind{};
-    shape_ = Shape();
+    shape_.clear();
   }
   DType dtype() const { return kind_.dtype; }
   Space space() const { return kind_.space; }
