@@ -2,6 +2,19 @@
 // Scheduler: CAF's work stealing for an engine that stays open: workers look often for work to steal while there is
 // some about, and rest when there has been none for a while (docs/decisions/0010-idle-workers.md).
 #pragma once
+// CAF's workers tell its logger, which is off, whose turn it is: by a search through the actor's bases, and through a
+// table under a lock. That is as much as all else that CAF does for a message, so it is left out of their code here.
+#include <caf/logger.hpp>
+#pragma push_macro("CAF_PUSH_AID_FROM_PTR")
+#pragma push_macro("CAF_SET_LOGGER_SYS")
+#undef CAF_PUSH_AID_FROM_PTR
+#undef CAF_SET_LOGGER_SYS
+#define CAF_PUSH_AID_FROM_PTR(actor) static_cast<void>(0)
+#define CAF_SET_LOGGER_SYS(system) static_cast<void>(0)
+#include <caf/scheduler/worker.hpp>
+#pragma pop_macro("CAF_PUSH_AID_FROM_PTR")
+#pragma pop_macro("CAF_SET_LOGGER_SYS")
+
 #include <caf/policy/work_stealing.hpp>
 #include <caf/scheduler/coordinator.hpp>
 
