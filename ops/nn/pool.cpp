@@ -3,6 +3,7 @@
 #include "ops/nn/pool.h"
 
 #include <cstring>
+#include <limits>
 
 #include "devices/parallel.h"
 #include "ops/nn/conv_kernel.h"
@@ -93,10 +94,12 @@ template <class T, bool max>
 [[gnu::always_inline]] inline void pool_row_body(const PoolShape& s, const T* image, int64_t oy, T* joined, T* out) {
   const int64_t c = s.channels, wide = s.x.in * c;
   const auto join = [](T a, T b) { return max ? (b > a ? b : a) : wrapping_add(a, b); };
+  // As TensorFlow begins with the lowest number that is finite, a NaN is passed over and -infinity becomes that.
+  const auto begun = [&](T a) { return max ? join(std::numeric_limits<T>::lowest(), a) : a; };
   const Covered rows(s.y, oy);
   const T* line = image + rows.begin * wide;
   if (rows.end > rows.begin + 1) {
-    for (int64_t i = 0; i < wide; ++i) joined[i] = join(line[i], line[i + wide]);
+    for (int64_t i = 0; i < wide; ++i) joined[i] = join(begun(line[i]), line[i + wide]);
     for (int64_t y = rows.begin + 2; y < rows.end; ++y)
       for (int64_t i = 0; i < wide; ++i) joined[i] = join(joined[i], image[y * wide + i]);
     line = joined;
@@ -105,9 +108,9 @@ template <class T, bool max>
     const Covered columns(s.x, ox);
     const T* first = line + columns.begin * c;
     if (columns.end == columns.begin + 1) {
-      for (int64_t i = 0; i < c; ++i) out[i] = first[i];
+      for (int64_t i = 0; i < c; ++i) out[i] = begun(first[i]);
     } else {
-      for (int64_t i = 0; i < c; ++i) out[i] = join(first[i], first[i + c]);
+      for (int64_t i = 0; i < c; ++i) out[i] = join(begun(first[i]), first[i + c]);
       for (int64_t x = columns.begin + 2; x < columns.end; ++x)
         for (int64_t i = 0; i < c; ++i) out[i] = join(out[i], line[x * c + i]);
     }

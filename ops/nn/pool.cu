@@ -3,6 +3,8 @@
 // the result, of which it joins what it needs in the order in which CPUs do: gradients are gathered, never scattered.
 #include "ops/nn/pool.h"
 
+#include <limits>
+
 #include "ops/nn/register.h"
 #include "ops/parts/elementwise.cuh"
 #include "ops/parts/wrapping.h"
@@ -65,6 +67,12 @@ template <bool max, class A> __device__ inline A join(A a, A b) {
   else return a + b;
 }
 
+/// As TensorFlow begins with the lowest number that is finite, a NaN is passed over and -infinity becomes that.
+template <bool max, class A> __device__ inline A begun(A a) {
+  if constexpr (max) return join<true>(std::numeric_limits<A>::lowest(), a);
+  else return a;
+}
+
 template <class T, int N, bool max>
 __global__ void pool_windows(Pack<T, N>* out, const Pack<T, N>* in, int64_t n, const __grid_constant__ PoolPlan p) {
   using A = Arithmetic<T>;
@@ -77,7 +85,7 @@ __global__ void pool_windows(Pack<T, N>* out, const Pack<T, N>* in, int64_t n, c
         A here[N];
         widen_pack(here, in[p.in(image, iy, ix, k)]);
         TROUPE_UNROLL
-        for (int j = 0; j < N; ++j) column[j] = iy == rows.begin ? here[j] : join<max>(column[j], here[j]);
+        for (int j = 0; j < N; ++j) column[j] = iy == rows.begin ? begun<max>(here[j]) : join<max>(column[j], here[j]);
       }
       TROUPE_UNROLL
       for (int j = 0; j < N; ++j) joined[j] = ix == columns.begin ? column[j] : join<max>(joined[j], column[j]);

@@ -143,6 +143,22 @@ TEST_CASE("MaxPoolGradGrad reads the first place of the largest value") {
   CHECK_THAT(second.error().str(), Catch::Contains("no EXPLICIT padding"));
 }
 
+TEST_CASE("MaxPool passes over NaN, and begins with the lowest number that is finite") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity(),
+              least = std::numeric_limits<float>::lowest();
+  const Tensor row = Tensor::of<float>({nan, 1, 2, nan, nan, nan, -inf, -inf, -inf, nan, nan, inf}, {1, 1, 12, 1});
+  const auto pooled = [](const Tensor& x, int64_t height, int64_t width) {
+    const std::vector<int64_t> window{1, height, width, 1};
+    return must(apply("MaxPool", {x}, {{"ksize", window}, {"strides", window}, {"padding", std::string("VALID")}}));
+  };
+  CHECK(pooled(row, 1, 2).identical(Tensor::of<float>({1, 2, least, least, least, inf}, {1, 1, 6, 1})));
+  CHECK(pooled(*row.reshape({1, 12, 1, 1}), 2, 1)
+            .identical(Tensor::of<float>({1, 2, least, least, least, inf}, {1, 6, 1, 1})));
+  CHECK(pooled(row, 1, 1).identical(
+      Tensor::of<float>({least, 1, 2, least, least, least, least, least, least, least, least, inf}, {1, 1, 12, 1})));
+  CHECK(pooled(*row.reshape({1, 2, 2, 3}), 2, 2).identical(Tensor::of<float>({least, 1, inf}, {1, 1, 1, 3})));
+}
+
 TEST_CASE("Pools that do not fit are errors") {
   const Tensor x = random_tensor<float>({1, 4, 4, 2}, 1);
   Attrs attrs = attrs_of_pool({{}, 6, 1, "VALID"}, false);
