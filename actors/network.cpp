@@ -459,6 +459,8 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
       if (context.dials) stop_dialling(task);
       // The others need not be connected to it to be ready.
       if (peer->up && !stopped_) begin_round(peers, told);
+      // The client is to know, and may be connected to it all the same.
+      if (peer->up && !stopped_ && there_.contains(task)) is_apart(why);
     }
   }
   for (const caf::actor& actor : told) tell(actor, net::make_frame(peers));
@@ -554,6 +556,13 @@ void Network::cannot_be_ready(const Error& why) {
   tell(client->second.actor, net::make_frame(ready));
 }
 
+void Network::is_apart(const Error& why) {
+  waits_ = true;
+  told_why_ = why.message;  // logged by who calls
+  told_why_round_ = false;
+  cannot_be_ready(why);
+}
+
 void Network::told_ready(const net::TaskId& from, const net::Ready& ready) {
   {
     const std::lock_guard guard(mutex_);
@@ -605,7 +614,8 @@ bool Network::send(const std::string& to, EdgeValue value) {
       stream = at->second.streams[static_cast<size_t>(lane)], actor = at->second.actor;
   }
   const auto not_connected = [&] {
-    engine_.worker->abort(value.client, value.step, make_error(Code::kUnavailable, "{} is not connected", to));
+    engine_.worker->abort(value.client, value.step,
+                          make_error(Code::kUnavailable, "{}: it is not connected to {}", engine_.task, to));
     return false;
   };
   if (!stream) return not_connected();

@@ -121,6 +121,8 @@ class Network : public std::enable_shared_from_this<Network> {
   void answer_ready();
   /// Under mutex_: tells a client that waits for that why they are not.
   void cannot_be_ready(const Error& why);
+  /// Under mutex_: tells the client of a task, which was ready, why it is not any more: it has lost another one.
+  void is_apart(const Error& why);
   /// Of a client, not under mutex_: the steps end of which the task has run a part, or runs one. What a part that has
   /// ended well sent to others may be lost with the task.
   void end_steps_of(const std::string& task, const Error& why);
@@ -177,7 +179,7 @@ class Network : public std::enable_shared_from_this<Network> {
   std::map<net::TaskId, net::Ready> devices_;  // of a client: what tasks have, or why they are not ready
   uint64_t round_ = 0;                         // of PEERS, the latest that was sent or has come
   std::optional<net::TaskId> asked_by_;        // of a task: the client that waits for READY
-  bool waits_ = false;                         // it still does
+  bool waits_ = false;                         // it still does, or again
   std::string told_why_;                       // it has been told, in this round or an earlier one
   bool told_why_round_ = false;
   std::set<net::TaskId> asked_for_;

@@ -463,6 +463,43 @@ TEST_CASE("no step runs on a task that is back before those that send to it know
   CHECK((*late)[0].identical(ramp(3)));
 }
 
+TEST_CASE("tasks that lose one another, but not the client, are not ready until they are connected again") {
+  SocketCluster tasks(2, false);
+  const std::string through = tasks.directory.file("relay");
+  tasks.of_task = [&](ClusterOptions& options, int task) {
+    if (task == 0) options.spec = tasks.options_by(1, through).cluster.spec;
+  };
+  auto relay = std::make_unique<Relay>(through, tasks.path(1));
+  tasks.start(0), tasks.start(1);
+  const auto engine = tasks.client();
+  Graph graph(engine->ops());
+  const Scope s(graph);
+  const Output x = s.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{3}}});
+  const Output sent = s.device("/job:worker/task:0/cpu:0").op("Neg", {x});
+  const Output y = s.device("/job:worker/task:1/cpu:0").op("Square", {sent});
+  Session session(*engine, graph);
+  std::atomic<int> told = 0;
+  const auto watching = watch_cluster(*engine, [&] { ++told; });
+  const auto first = [&] { return cluster_status(*engine)[0]; };
+  for (int round = 0; round < 2; ++round) {
+    REQUIRE(session.run({{x, ramp(3)}}, {y}).ok());
+    CHECK((first().ready && first().reason.empty()));
+    const int before = told;
+    relay.reset();
+    while (first().ready) std::this_thread::yield();
+    CHECK(first().up);
+    CHECK_THAT(first().reason, Catch::Contains("task:1"));
+    while (told == before) std::this_thread::yield();
+    refused(session.run({{x, ramp(3)}}, {y}), Code::kUnavailable,
+            "/job:worker/replica:0/task:0: it is not connected to /job:worker/replica:0/task:1");
+    CHECK(session.run({{x, ramp(3)}}, {sent}).ok());  // needs task 0 alone
+    relay = std::make_unique<Relay>(through, tasks.path(1));
+    while (!first().ready) std::this_thread::yield();
+  }
+  REQUIRE(session.run({{x, ramp(3)}}, {y}).ok());
+  for (const TaskStatus& task : cluster_status(*engine)) CHECK((task.ready && task.lives == 1));
+}
+
 namespace {
 
 /// Task 0 counts a step and sends a value to task 1, which fetches it. The client reaches task 1 by one relay, task 0
