@@ -45,6 +45,16 @@ bool may_change(const net::Rejected& why) {
   }
 }
 
+/// Whether the right process refuses, and not another one at an address of its host.
+bool is_by_the_right_one(const net::Rejected& why) {
+  switch (why.code) {
+    case net::Refusal::kWrongWay:
+    case net::Refusal::kOldIncarnation:
+    case net::Refusal::kBusy: return true;
+    default: return false;
+  }
+}
+
 }  // namespace
 
 class Connector::Impl {
@@ -108,9 +118,11 @@ class Connector::Impl {
     int64_t delay = kFirstRetry;  // after the next failure
     int64_t at = 0;               // when it is tried, or given up
     std::vector<SocketAddress> addresses = {};
-    size_t next = 0;              // of them
-    std::string faults = {};      // of those before
-    Code code = Code::kInternal;  // of all, where they agree
+    size_t next = 0;                    // of them
+    std::string faults = {};            // of those before
+    Code code = Code::kInternal;        // of all, where they agree
+    std::optional<Error> refusal = {};  // of one before that is there
+    bool again = false;                 // it may change
     Connection connection = {};
     std::unique_ptr<net::Dialer> handshake = {};
     bool ready = false;
@@ -353,6 +365,8 @@ void Connector::Impl::look_up_or_connect(Dials::iterator at) {
   dial.attempt = ++attempts_;
   dial.next = 0;
   dial.faults.clear();
+  dial.refusal.reset();
+  dial.again = false;
   auto known = addresses_without_look_up(dial.address);
   if (!known.ok()) return fail(at, known.error(), false);
   if (*known) {
@@ -368,8 +382,14 @@ void Connector::Impl::look_up_or_connect(Dials::iterator at) {
 
 void Connector::Impl::connect_next(Dials::iterator at) {
   Dial& dial = at->second;
-  if (dial.next == dial.addresses.size())
+  if (dial.next == dial.addresses.size() && !dial.refusal)
     return fail(at, make_error(dial.code, "no connection: {}", dial.faults), true);
+  if (dial.next == dial.addresses.size()) {
+    Error why = std::move(*dial.refusal);
+    if (dial.faults.empty()) return fail(at, why, dial.again);
+    // The right one may come at an address where nobody is now.
+    return fail(at, make_error(Code::kUnavailable, "{}; no connection: {}", why.message, dial.faults), true);
+  }
   Descriptor socket = start_connect(dial.addresses[dial.next++]);
   if (!socket) return connect_failed(at, code_of(errno), system_text(errno));
   dial.connection = connection(std::move(socket), net::TlsContext::Side::kDials);
@@ -400,8 +420,16 @@ void Connector::Impl::shake_hands(Dials::iterator at) {
     return options_.up(accepted, std::move(connection));
   }
   const net::Rejected* rejected = dial.handshake->rejected();
-  if (!rejected) return fail(at, make_error(Code::kInternal, "the connection broke within the handshake"), true);
-  fail(at, rejected->error(at->first.first), may_change(*rejected));
+  const bool again = !rejected || may_change(*rejected);
+  Error why = rejected ? rejected->error(at->first.first)
+                       : make_error(Code::kInternal, "the connection broke within the handshake");
+  if (rejected && is_by_the_right_one(*rejected)) return fail(at, why, again);
+  // Of several addresses another may be that of the right one.
+  if (dial.addresses.size() > 1) why.message = dial.addresses[dial.next - 1].str() + ": " + why.message;
+  if (!dial.refusal || (again && !dial.again)) dial.refusal = std::move(why);
+  dial.again = dial.again || again;
+  dial.handshake.reset();
+  connect_next(at);
 }
 
 void Connector::Impl::fail(Dials::iterator at, const Error& why, bool again) {

@@ -221,6 +221,35 @@ TEST_CASE("cluster: TF_CONFIG says which task a worker is") {
   CHECK(worker.err().empty());
 }
 
+TEST_CASE("cluster: a task is found at that of its host's addresses where it is, whoever is at the others") {
+  const TemporaryDirectory directory;
+  const std::string one = own_loopback(), two = "127.200" + one.substr(one.find('.', 4));
+  directory.write("hosts", one + " several\n" + two + " several\n");
+  const std::string names = "mount --bind " + directory.file("hosts") + " /etc/hosts && ";
+  if (const Ended may = run({"unshare", "--mount", "sh", "-c", names + "true"}, "/usr/bin/env"); may.status != 0) {
+    WARN("skipped: no file of hosts of one's own here: " << may.err);
+    return;
+  }
+  const auto list = [](const std::string& name, const std::string& host) {
+    return R"({"name": ")" + name + R"(", "cluster": {"worker": [")" + host + ":4000\"]}}";
+  };
+  const auto start = [&](const std::string& name, const std::string& host) {
+    auto out = std::make_unique<Program>(
+        kTroupePath, std::vector<std::string>{"worker", "--cluster", list(name, host), "--job", "worker"});
+    REQUIRE(out->read_for(minutes(1), " listens at " + host + ":4000\n"));
+    return out;
+  };
+  for (const auto& [mine, other] : {std::pair(one, two), std::pair(two, one)}) {
+    const auto worker = start("mine", mine), stranger = start("other", other);
+    const std::string status =
+        std::string(kTroupePath) + " cluster status --timeout 60 --cluster '" + list("mine", "several") + "'";
+    const Ended ended = run({"unshare", "--mount", "sh", "-c", names + "exec " + status}, "/usr/bin/env");
+    INFO(ended.out << ended.err);
+    CHECK(ended.status == 0);
+    CHECK_THAT(ended.out, Contains("several:4000  up"));
+  }
+}
+
 TEST_CASE("cluster: what is wrong is one line") {
   const Cluster c(1);
   const auto worker = [&](const std::string& json, std::vector<std::string> more = {"--job", "worker"}) {
