@@ -214,22 +214,17 @@ void ResourceActor::came(const ValuesCame& m) {
 
 void ResourceActor::run(ResourceUse&& request) {
   const RequestTag tag = request.tag;
-  current_ = key(tag);
-  Reply reply(port_, tag);
-  if (!resource_) {
-    reply(closed(why_closed_));
-    return;
-  }
+  if (!resource_) return gather(tag, closed(why_closed_));
   const auto now = [this] { return home_system().clock().now(); };
   const auto begin = request.timed ? now() : caf::actor_clock::time_point();
   const std::shared_ptr<WorkTimer> timer = std::move(request.timer);
   if (timer) timer->begin();
   if (cuts_) {
     cuts_->apply(tag.step, [&](Container& container, bool last) {
-      return last ? execute(request, container, std::move(reply)) : execute_on_copy(request, container);
+      return last ? execute(request, container) : execute_on_copy(request, container);
     });
   } else {
-    (void)execute(request, *resource_, std::move(reply)).ok();
+    (void)execute(request, *resource_).ok();
   }
   if (timer) timer->end();
   const bool measured = timer || request.timed;
@@ -249,11 +244,20 @@ std::function<void(Result<Directory::Variables>)> ResourceActor::at_host(
   };
 }
 
-Status ResourceActor::execute(ResourceUse& request, Resource& resource, Reply reply) {
+Status ResourceActor::execute(ResourceUse& request, Resource& resource) {
   const RequestTag tag = request.tag;
+  if (request.kernel->answers_at_once()) {
+    auto& kernel = static_cast<AnsweringKernel&>(*request.kernel);
+    ResourceRequest asked{std::move(request.inputs), std::move(request.allocator), {}, request.gpu};
+    auto outputs = guarded([&] { return kernel.answer(resource, asked); });
+    Status status = outputs.status();
+    gather(tag, std::move(outputs));
+    return status;
+  }
+  current_ = key(tag);
   Status thrown = guarded_call([&] {
     request.kernel->execute(resource,
-                            {std::move(request.inputs), std::move(request.allocator), std::move(reply), request.gpu});
+                            {std::move(request.inputs), std::move(request.allocator), Reply(port_, tag), request.gpu});
   });
   if (!thrown.ok() && current_) answer(tag, thrown.error());  // not moved: it is looked at again
   if (current_) return {};
@@ -316,6 +320,10 @@ ResourceAnswer* ResourceActor::answer_given(const RequestTag& tag) {
 void ResourceActor::answer(const RequestTag& tag, Result<std::vector<Tensor>> outputs) {
   if (current_ == key(tag)) current_.reset();
   else if (waiting_.erase(key(tag)) == 0) return;  // answered before
+  gather(tag, std::move(outputs));
+}
+
+void ResourceActor::gather(const RequestTag& tag, Result<std::vector<Tensor>> outputs) {
   if (tag.requester >= answers_.size()) {
     answers_to_hosts_.push_back({tag, std::move(outputs)});
     return;

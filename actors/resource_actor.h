@@ -60,7 +60,10 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
       std::function<void(Result<Directory::Variables>)> done) const;
   /// What each handler does: marks the thread, calls `f`, then settles.
   template <class F> void handle(F&& f);
+  /// Answers the request at work, or one that waits; another was answered before.
   void answer(const RequestTag& tag, Result<std::vector<Tensor>> outputs);
+  /// Keeps an answer until the handler at work ends.
+  void gather(const RequestTag& tag, Result<std::vector<Tensor>> outputs);
   /// The answer to this request that the handler at work has gathered; nullptr: there is none.
   ResourceAnswer* answer_given(const RequestTag& tag);
   bool is_running(int64_t step) override;
@@ -78,7 +81,8 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   void bring(Directory::Variables values);
   void came(const ValuesCame& m);
   void run(ResourceUse&& request);
-  Status execute(ResourceUse& request, Resource& resource, Reply reply);
+  /// What it was answered with, where that was at once.
+  Status execute(ResourceUse& request, Resource& resource);
   Status execute_on_copy(const ResourceUse& request, Container& copy);
   /// Keeps the request at work, if it is not answered, until it is.
   void keep_waiting();

@@ -7,6 +7,7 @@
 
 #include "base/device_name.h"
 #include "devices/host_arguments.h"
+#include "devices/run_kernel.h"
 #include "gpu/collectives.h"
 #include "gpu/compute.h"
 #include "graph/passes/expand_collectives.h"
@@ -201,6 +202,18 @@ Result<NodeKernel> Planner::kernel_of(const Node& node, uint32_t device) {
   return NodeKernel{kind, std::move(kernel)};
 }
 
+Result<const Tensor*> Planner::constant_output(const Node& node, uint32_t device, const ComputeKernel* kernel) const {
+  if (!kernel || !node.inputs().empty() || node.num_outputs() != 1 || chosen_.contains(node.id())) return nullptr;
+  // Of what is cut each part has nodes, and a simulated device takes its time for each.
+  const bool cut = !context_.task.empty() && !context_.part;
+  if (cut || context_.devices[device].kind == DeviceKind::kSim) return nullptr;
+  auto same = guarded([&] { return Result<const Tensor*>(kernel->constant()); });
+  if (same.ok() && *same && kernel->checked)
+    if (Status right = check_outputs(node, *kernel, {*same, 1}); !right.ok()) same = std::move(right.error());
+  if (!same.ok()) return at_node(std::move(same.error()), node);
+  return same;
+}
+
 Status Planner::add(const Node& node, uint32_t device) {
   auto found = kernel_of(node, device);
   if (!found.ok() && found.error().code == Code::kUnimplemented) {
@@ -217,6 +230,8 @@ Status Planner::add(const Node& node, uint32_t device) {
     case KernelKind::kCompute:
       p.kind = NodeKind::kCompute;
       p.compute = static_cast<ComputeKernel*>(kernel);
+      if (const auto same = constant_output(node, device, p.compute); !same.ok()) return same.status();
+      else if (*same) return constants_[static_cast<size_t>(node.id())] = *same, Status();
       break;
     case KernelKind::kResource:
       p.kind = NodeKind::kResource;

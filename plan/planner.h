@@ -80,6 +80,8 @@ class Planner {
   uint32_t frame_of(const Node& node) const {
     return static_cast<uint32_t>(frames_.of[static_cast<size_t>(node.id())]);
   }
+  /// What a node without inputs puts out in every step, where its kernel says so, and it need not run; else nullptr.
+  Result<const Tensor*> constant_output(const Node& node, uint32_t device, const ComputeKernel* kernel) const;
   const Tensor* constant(const Node& node) const { return constants_[static_cast<size_t>(node.id())]; }
 
   // -- planner_transfers.cpp: from device to device -------------------------------------------------------------------

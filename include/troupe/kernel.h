@@ -134,6 +134,9 @@ class Kernel {
 class ComputeKernel : public Kernel {
  public:
   virtual Status compute(KernelContext& context) = 0;
+  /// Of a node without inputs: its one output, where that is the same in every step; the plan has it then, and the node
+  /// never runs. nullptr: it runs.
+  virtual const Tensor* constant() const { return nullptr; }
 };
 
 /// One use of a resource: the inputs of the node (input 0 is the handle) and the duty to reply.
@@ -153,9 +156,29 @@ class ResourceKernel : public Kernel {
   /// Whether it reads or changes the elements of the variables that it is given. If not, they are not brought to where
   /// it is from the memory of another device.
   virtual bool uses_elements() const { return true; }
+  /// Whether it is an AnsweringKernel.
+  bool answers_at_once() const { return answers_at_once_; }
+
+ private:
+  friend class AnsweringKernel;
+  bool answers_at_once_ = false;
 };
 
-/// Nodes whose work the executor does itself; kControlFlow: what their op says (OpDef::control_flow).
+/// A ResourceKernel that never waits: the request is answered with what answer() returns, which is less work for its
+/// host than a reply.
+class AnsweringKernel : public ResourceKernel {
+ public:
+  AnsweringKernel() { answers_at_once_ = true; }
+  /// The outputs of the requesting node. The request's `reply` is not to be used.
+  virtual Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) = 0;
+  void execute(Resource& resource, ResourceRequest request) final {
+    Reply reply = std::move(request.reply);
+    reply(answer(resource, request));
+  }
+};
+
+/// Nodes whose work the executor does itself; kControlFlow: what their op says (OpDef::control_flow). Kernels of a
+/// user's own ops may not be of these: nobody would hold them to what their nodes declare.
 enum class Builtin { kConst, kNoOp, kPlaceholder, kControlFlow };
 class BuiltinKernel : public Kernel {
  public:

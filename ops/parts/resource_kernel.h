@@ -19,6 +19,7 @@ class HandleKernel final : public ComputeKernel {
     context.set_output(0, value_);
     return {};
   }
+  const Tensor* constant() const override { return &value_; }
 
  private:
   const Tensor value_;
@@ -49,17 +50,25 @@ inline const ResourceHandle* handle_at(const ResourceRequest& request, int i) {
   return t.dtype() == DType::kResource && t.elements() == 1 ? t.data<ResourceRef>()->get() : nullptr;
 }
 
-/// The host as the core C that the op is for. Otherwise replies kInvalidArgument and returns nullptr.
-template <class C> C* core_as(Resource& resource, ResourceRequest& request, const char* wanted) {
+/// The host as the core C that the op is for. Error: kInvalidArgument where it is another.
+template <class C> Result<C*> core_of(Resource& resource, const ResourceRequest& request, const char* wanted) {
   const ResourceHandle* handle = handle_at(request, 0);
   C* core = nullptr;
   if constexpr (std::is_final_v<C>)
     core = handle && typeid(resource) == typeid(C) ? static_cast<C*>(&resource) : nullptr;
   else core = handle ? dynamic_cast<C*>(&resource) : nullptr;
-  if (!core)
-    request.reply(invalid_argument("the op needs a {}; input 0 is {}", wanted,
-                                   handle ? handle->type + " '" + handle->name + "'" : "no resource handle"));
+  if (!core) [[unlikely]]
+    return invalid_argument("the op needs a {}; input 0 is {}", wanted,
+                            handle ? handle->type + " '" + handle->name + "'" : "no resource handle");
   return core;
+}
+
+/// The same of a kernel that replies: replies the error, and returns nullptr.
+template <class C> C* core_as(Resource& resource, ResourceRequest& request, const char* wanted) {
+  auto core = core_of<C>(resource, request, wanted);
+  if (core.ok()) return *core;
+  request.reply(std::move(core.error()));
+  return nullptr;
 }
 
 /// One output, as a reply; it goes in `list`, whose tensors are no longer needed: that of the inputs spares making one.

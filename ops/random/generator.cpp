@@ -45,11 +45,12 @@ Status check_algorithm_of(const Tensor& algorithm) {
 }
 
 /// Moves on; as RngReadAndSkip it also gives the state before.
-class Skip final : public ResourceKernel {
+class Skip final : public AnsweringKernel {
  public:
   explicit Skip(const KernelInit& init) : gives_state_(!init.output_dtypes.empty()) {}
-  void execute(Resource& resource, ResourceRequest request) override {
-    if (auto* container = core_as<Container>(resource, request, "variable")) request.reply(run(*container, request));
+  Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) override {
+    TROUPE_ASSIGN(Container* const container, core_of<Container>(resource, request, "variable"));
+    return run(*container, request);
   }
 
  private:

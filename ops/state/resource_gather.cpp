@@ -29,12 +29,12 @@ Result<GatherPlan> plan_of(const ResourceHandle& handle, const Shape& x, const S
 }
 
 /// Rows by index, or slices by rows of indices.
-template <bool kNd> class ResourceGather final : public ResourceKernel {
+template <bool kNd> class ResourceGather final : public AnsweringKernel {
  public:
   explicit ResourceGather(const KernelInit& init) : batch_dims_(init.attrs->get_or<int64_t>("batch_dims", 0)) {}
-  void execute(Resource& resource, ResourceRequest request) override {
-    if (Container* container = core_as<Container>(resource, request, "variable"))
-      request.reply(one_output(gather(*container, request)));
+  Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) override {
+    TROUPE_ASSIGN(Container* const container, core_of<Container>(resource, request, "variable"));
+    return one_output(gather(*container, request));
   }
 
  private:
@@ -60,13 +60,13 @@ template <bool kNd> class ResourceGather final : public ResourceKernel {
 };
 
 /// The same of a variable in a GPU's memory, in the order of its stream.
-template <bool kNd> class GpuResourceGather final : public ResourceKernel {
+template <bool kNd> class GpuResourceGather final : public AnsweringKernel {
  public:
   GpuResourceGather(const KernelInit& init, LaunchGather launch)
       : launch_(launch), batch_dims_(init.attrs->get_or<int64_t>("batch_dims", 0)) {}
-  void execute(Resource& resource, ResourceRequest request) override {
-    if (Container* container = core_as<Container>(resource, request, "variable"))
-      request.reply(one_output(gather(*container, request)));
+  Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) override {
+    TROUPE_ASSIGN(Container* const container, core_of<Container>(resource, request, "variable"));
+    return one_output(gather(*container, request));
   }
 
  private:

@@ -52,15 +52,14 @@ bool has_zero(const Tensor& t) {
   return has;
 }
 
-/// Has `change(name, value)` change the variable of input 0 in place, and replies.
-template <class F> void change_variable(Resource& resource, ResourceRequest& request, F&& change) {
-  Container* container = core_as<Container>(resource, request, "variable");
-  if (!container) return;
+/// Has `change(name, value)` change the variable of input 0 in place.
+template <class F>
+Result<std::vector<Tensor>> change_variable(Resource& resource, const ResourceRequest& request, F&& change) {
+  TROUPE_ASSIGN(Container* const container, core_of<Container>(resource, request, "variable"));
   const ResourceHandle* handle = &request.handle();
-  request.reply(
-      no_output(container->update({&handle, 1}, request.allocator, [&](std::span<Tensor* const> variables) -> Status {
-        return change(handle->name, *variables[0]);
-      })));
+  return no_output(container->update(
+      {&handle, 1}, request.allocator,
+      [&](std::span<Tensor* const> variables) -> Status { return change(handle->name, *variables[0]); }));
 }
 
 /// The slices of variable v that the op changes. Errors: those of indices' shapes; updates that do not fit.
@@ -77,13 +76,13 @@ Result<GatherPlan> plan_scatter(const std::string& name, const Tensor& v, const 
   return plan;
 }
 
-class ScatterKernel final : public ResourceKernel {
+class ScatterKernel final : public AnsweringKernel {
  public:
   explicit ScatterKernel(const KernelInit& init)
       : how_(how_from(init.op)), nd_(init.op.find("ScatterNd") != std::string_view::npos) {}
 
-  void execute(Resource& resource, ResourceRequest request) override {
-    change_variable(resource, request, [&](const std::string& name, Tensor& v) {
+  Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) override {
+    return change_variable(resource, request, [&](const std::string& name, Tensor& v) {
       return scatter(name, v, request.inputs[1], request.inputs[2], request.allocator);
     });
   }
@@ -138,14 +137,14 @@ class ScatterKernel final : public ResourceKernel {
 };
 
 /// The same in the order of a GPU's stream. Its element-wise checks are left out: see launch_scatter.
-class GpuScatterKernel final : public ResourceKernel {
+class GpuScatterKernel final : public AnsweringKernel {
  public:
   GpuScatterKernel(const KernelInit& init, LaunchScatter launch)
       : launch_(launch), how_(how_from(init.op)), nd_(init.op.find("ScatterNd") != std::string_view::npos) {}
 
-  void execute(Resource& resource, ResourceRequest request) override {
-    if (Container* container = core_as<Container>(resource, request, "variable"))
-      request.reply(no_output(scatter(*container, request)));
+  Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) override {
+    TROUPE_ASSIGN(Container* const container, core_of<Container>(resource, request, "variable"));
+    return no_output(scatter(*container, request));
   }
 
  private:
@@ -170,12 +169,13 @@ class GpuScatterKernel final : public ResourceKernel {
   const bool nd_;
 };
 
-class StridedSliceAssign final : public ResourceKernel {
+class StridedSliceAssign final : public AnsweringKernel {
  public:
   explicit StridedSliceAssign(const KernelInit& init) : masks_(*init.attrs) {}
 
-  void execute(Resource& resource, ResourceRequest request) override {
-    change_variable(resource, request, [&](const std::string& name, Tensor& v) { return assign(name, v, request); });
+  Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) override {
+    return change_variable(resource, request,
+                           [&](const std::string& name, Tensor& v) { return assign(name, v, request); });
   }
 
  private:

@@ -85,20 +85,19 @@ Result<std::unique_ptr<ComputeKernel>> make_dense_table(const KernelInit& init) 
 // -- requests ---------------------------------------------------------------------------------------------------------
 
 /// A kernel around a function Table&, ResourceRequest& -> Result<std::vector<Tensor>>.
-class TableKernel final : public ResourceKernel {
+class TableKernel final : public AnsweringKernel {
  public:
   using Run = Result<std::vector<Tensor>> (*)(Table&, ResourceRequest&);
   TableKernel(Run run, std::vector<DType> outputs) : run_(run), outputs_(std::move(outputs)) {}
-  void execute(Resource& resource, ResourceRequest request) override {
-    auto* host = core_as<TableResource>(resource, request, "table");
-    if (!host) return;
-    Table* table = &host->table();
-    auto outputs = run_(*table, request);
-    for (size_t i = 0; outputs.ok() && i < outputs->size(); ++i)
-      if ((*outputs)[i].dtype() != outputs_[i])
-        return request.reply(invalid_argument("table '{}' has {}, the node expects {} of it", table->options().name,
-                                              to_string((*outputs)[i].dtype()), to_string(outputs_[i])));
-    request.reply(std::move(outputs));
+  Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) override {
+    TROUPE_ASSIGN(TableResource* const host, core_of<TableResource>(resource, request, "table"));
+    Table& table = host->table();
+    TROUPE_ASSIGN(std::vector<Tensor> outputs, run_(table, request));
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i].dtype() != outputs_[i])
+        return invalid_argument("table '{}' has {}, the node expects {} of it", table.options().name,
+                                to_string(outputs[i].dtype()), to_string(outputs_[i]));
+    return outputs;
   }
 
  private:

@@ -44,18 +44,14 @@ Result<std::unique_ptr<ComputeKernel>> make_variable_handle(const KernelInit& in
   return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
-/// A kernel at a container: `run` does the request and returns the reply. Where a GPU asks, the variable is in its
+/// A kernel at a container: `run` does the request and returns the answer. Where a GPU asks, the variable is in its
 /// memory.
-class VariableKernel : public ResourceKernel {
+class VariableKernel : public AnsweringKernel {
  public:
-  void execute(Resource& resource, ResourceRequest request) final {
-    Container* container = core_as<Container>(resource, request, "variable");
-    if (!container) return;
-    if (uses_elements()) {
-      if (Status there = bring_to_gpu(*container, request.handle(), request.gpu); !there.ok())
-        return request.reply(std::move(there.error()));
-    }
-    request.reply(run(*container, request));
+  Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) final {
+    TROUPE_ASSIGN(Container* const container, core_of<Container>(resource, request, "variable"));
+    if (request.gpu && uses_elements()) TROUPE_RETURN_IF_ERROR(bring_to_gpu(*container, request.handle(), request.gpu));
+    return run(*container, request);
   }
 
  private:

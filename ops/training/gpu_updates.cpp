@@ -10,14 +10,14 @@ namespace troupe {
 namespace {
 
 /// An update that a GPU does in the order of its stream.
-class GpuApplyKernel final : public ResourceKernel {
+class GpuApplyKernel final : public AnsweringKernel {
  public:
   GpuApplyKernel(const GpuRule& rule, const KernelInit& init)
       : rule_(rule), flag_(!rule.flag.empty() && init.attr<bool>(rule.flag)) {}
 
-  void execute(Resource& resource, ResourceRequest request) override {
-    if (Container* container = core_as<Container>(resource, request, "variable"))
-      request.reply(no_output(apply(*container, request)));
+  Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) override {
+    TROUPE_ASSIGN(Container* const container, core_of<Container>(resource, request, "variable"));
+    return no_output(apply(*container, request));
   }
 
  private:

@@ -103,14 +103,14 @@ template <class Rule, class T> Update update_by() {
 
 /// What the dense and the sparse kernels share: an update of the variables whose handles are the first inputs. Where it
 /// is sparse, indices follow the gradient.
-class UpdateKernel : public ResourceKernel {
+class UpdateKernel : public AnsweringKernel {
  public:
   UpdateKernel(const Update& update, const KernelInit& init)
       : update_(update), flag_(!update.flag.empty() && init.attr<bool>(update.flag)) {}
 
-  void execute(Resource& resource, ResourceRequest request) override {
-    if (Container* container = core_as<Container>(resource, request, "variable"))
-      request.reply(no_output(apply(*container, request), std::move(request.inputs)));
+  Result<std::vector<Tensor>> answer(Resource& resource, ResourceRequest& request) override {
+    TROUPE_ASSIGN(Container* const container, core_of<Container>(resource, request, "variable"));
+    return no_output(apply(*container, request), std::move(request.inputs));
   }
 
  protected:

@@ -62,6 +62,42 @@ class Ticks final : public ComputeKernel {
   std::atomic<int> ticks_{0};
 };
 
+/// Puts out what it knows before; how often it ran is counted, which it should not.
+class Known final : public ComputeKernel {
+ public:
+  explicit Known(const KernelInit& init) : how_(init.attr<std::string>("how")) {}
+  Status compute(KernelContext& c) override {
+    ++runs;
+    c.set_output(0, value_);
+    return {};
+  }
+  const Tensor* constant() const override {
+    if (how_ == "throws") throw std::runtime_error("in constant");
+    return how_ == "wrong" ? &wrong_ : how_ == "none" ? nullptr : &value_;
+  }
+  static std::atomic<int> runs;
+
+ private:
+  const std::string how_;
+  const Tensor value_ = Tensor::scalar(3.f), wrong_ = Tensor::of<float>({1.f, 2.f});
+};
+std::atomic<int> Known::runs{0};
+
+/// Answers at once, in one of several ways.
+class AnswersAtOnce final : public AnsweringKernel {
+ public:
+  explicit AnswersAtOnce(const KernelInit& init) : how_(init.attr<std::string>("how")) {}
+  Result<std::vector<Tensor>> answer(Resource&, ResourceRequest& request) override {
+    if (how_ == "throws") throw std::runtime_error("in answer");
+    if (how_ == "refuses") return make_error(Code::kOutOfRange, "no more of '{}'", request.handle().name);
+    if (how_ == "two") return std::vector<Tensor>{Tensor::scalar(1.f), Tensor::scalar(2.f)};
+    return std::vector<Tensor>{Tensor::scalar(4.f)};
+  }
+
+ private:
+  const std::string how_;
+};
+
 void register_those(OpRegistry& ops, KernelRegistry& kernels) {
   const auto none = not_differentiable("a test's");
   const auto source = [&](const char* name, const char* output) {
@@ -84,6 +120,17 @@ void register_those(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add("Builtin", DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
     return std::unique_ptr<Kernel>(new BuiltinKernel(Builtin::kConst, Tensor::scalar<int32_t>(1)));
   });
+  ops.add(OpDef("Known").output("y: float32").attr("how: string = ''").doc("A test's.").shape(scalar_shape), none);
+  kernels.add<Known>("Known", DeviceKind::kCpu, {});
+  ops.add(OpDef("AnswersAtOnce")
+              .input("r: resource")
+              .output("y: float32")
+              .attr("how: string = ''")
+              .doc("A test's.")
+              .shape(scalar_shape)
+              .stateful(),
+          none);
+  kernels.add<AnswersAtOnce>("AnswersAtOnce", DeviceKind::kCpu, {});
   ops.add(OpDef("Ticks").output("y: int32").doc("A test's.").shape(scalar_shape), none);
   kernels.add<Ticks>("Ticks", DeviceKind::kCpu, {});
   source("Unsure", "y: float32");
@@ -111,6 +158,66 @@ TEST_CASE("a resource that throws when it is asked for background work serves on
     hosts.insert(u.engine->impl().directory->find("tiresome//it").id());
   }
   CHECK(hosts.size() == 1);
+}
+
+TEST_CASE("a kernel that knows its output before never runs") {
+  UserEngine u;
+  Known::runs = 0;
+  const auto known = [&](const char* how) { return u.scope.op("Known", {}, {{"how", std::string(how)}}); };
+  const Output value = known("");
+  const Output sum = u.scope.op("AddV2", {value, value});
+  for (int i = 0; i < 3; ++i) {
+    const RunResult r = u.session.run({sum, value}, RunOptions{.deadline = 60s});
+    INFO((r.ok() ? "" : r.error().str()));
+    REQUIRE(r.ok());
+    CHECK(r->at(0).data<float>()[0] == 6);
+    CHECK(r->at(1).data<float>()[0] == 3);
+  }
+  CHECK(Known::runs == 0);
+  const RunResult unknown = u.run(known("none"));
+  REQUIRE(unknown.ok());
+  CHECK(unknown->at(0).data<float>()[0] == 3);
+  CHECK(Known::runs == 1);
+  refused(u.run(known("throws")), Code::kInternal, "in constant");
+  const RunResult wrong = u.run(known("wrong"));
+  refused(wrong, Code::kInternal, "output 0 is float32[2], declared as float32[]");
+  CHECK(wrong.error().op == "Known");
+}
+
+TEST_CASE("a kernel that knows its output before may be what a branch chooses, and be waited for") {
+  UserEngine u;
+  const Output which = u.scope.op("Placeholder", {}, {{"dtype", DType::kBool}, {"shape", PartialShape{}}});
+  const Outputs chosen = cond(
+      u.scope, which, [](const Scope& s) { return Outputs{s.op("Known", {})}; },
+      [](const Scope& s) { return Outputs{s.constant(5.f)}; });
+  const Output after = u.scope.after({u.scope.node("Known", {})}).op("Neg", {chosen[0]});
+  for (const bool yes : {true, false}) {
+    const RunResult r =
+        u.session.run({{which, Tensor::scalar(yes)}}, {chosen[0], after}, {}, RunOptions{.deadline = 60s});
+    INFO((r.ok() ? "" : r.error().str()));
+    REQUIRE(r.ok());
+    CHECK(r->at(0).data<float>()[0] == (yes ? 3 : 5));
+    CHECK(r->at(1).data<float>()[0] == (yes ? -3 : -5));
+  }
+}
+
+TEST_CASE("a kernel that answers at once may throw, refuse or answer wrongly, and the resource serves on") {
+  UserEngine u;
+  const Output handle = u.scope.op("Tiresome", {});
+  const auto asked = [&](const char* how, const char* device = "/cpu:0") {
+    return u.scope.device(device).op("AnswersAtOnce", {handle}, {{"how", std::string(how)}});
+  };
+  for (const char* device : {"/cpu:0", "/cpu:1"}) {
+    refused(u.run(asked("throws", device)), Code::kInternal, "in answer");
+    const RunResult end = u.run(asked("refuses", device));
+    refused(end, Code::kOutOfRange, "no more of 'it'");
+    CHECK(end.error().op == "AnswersAtOnce");
+    refused(u.run(asked("two", device)), Code::kInternal, "it gave 2 outputs, its op has 1");
+    const RunResult r = u.run(asked("", device));
+    INFO((r.ok() ? "" : r.error().str()));
+    REQUIRE(r.ok());
+    CHECK(r->at(0).data<float>()[0] == 4);
+  }
 }
 
 TEST_CASE("a resource kernel of a node without inputs is an error that says what it lacks") {
