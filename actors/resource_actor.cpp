@@ -136,6 +136,7 @@ void ResourceActor::on_exit() {
   // Where the engine goes on, this actor has died: its watcher tells the steps, which need not hear that it was closed.
   silent_ = directory_->from_outside([] {});
   handle([&] { close("the engine is being destroyed"); });
+  asked_at_once_ = {};
   port_.reset();
   directory_.reset();
 }
@@ -170,6 +171,7 @@ void ResourceActor::use(ResourceUse&& request) {
 Directory::Variables ResourceActor::elsewhere(const ResourceUse& request) {
   Directory::Variables out;
   if (!cuts_ || !directory_->bring_to_host || !request.kernel->uses_elements()) return out;
+  const DeviceInfo& asks = *request.asks;
   for (const Tensor& input : request.inputs) {
     if (input.dtype() != DType::kResource || input.elements() != 1) continue;
     const ResourceRef& handle = *input.data<ResourceRef>();
@@ -177,7 +179,7 @@ Directory::Variables ResourceActor::elsewhere(const ResourceUse& request) {
     std::string name = handle->name;
     cuts_->for_each([&](const Container& container) {
       const Tensor value = container.held(*handle);
-      if (value.defined() && value.space() == Space::kGpu && !(request.gpu && request.gpu->holds(value)))
+      if (value.defined() && value.space() == Space::kGpu && !(asks.gpu && asks.gpu->holds(value)))
         out.emplace(name, value);
       name += " of a snapshot";
     });
@@ -248,8 +250,11 @@ Status ResourceActor::execute(ResourceUse& request, Resource& resource) {
   const RequestTag tag = request.tag;
   if (request.kernel->answers_at_once()) {
     auto& kernel = static_cast<AnsweringKernel&>(*request.kernel);
-    ResourceRequest asked{std::move(request.inputs), std::move(request.allocator), {}, request.gpu};
-    auto outputs = guarded([&] { return kernel.answer(resource, asked); });
+    asked_at_once_.inputs = std::move(request.inputs);
+    if (asked_at_once_.allocator != request.asks->allocator) asked_at_once_.allocator = request.asks->allocator;
+    asked_at_once_.gpu = request.asks->gpu;
+    auto outputs = guarded([&] { return kernel.answer(resource, asked_at_once_); });
+    asked_at_once_.inputs.clear();
     Status status = outputs.status();
     gather(tag, std::move(outputs));
     return status;
@@ -257,7 +262,7 @@ Status ResourceActor::execute(ResourceUse& request, Resource& resource) {
   current_ = key(tag);
   Status thrown = guarded_call([&] {
     request.kernel->execute(resource,
-                            {std::move(request.inputs), std::move(request.allocator), Reply(port_, tag), request.gpu});
+                            {std::move(request.inputs), request.asks->allocator, Reply(port_, tag), request.asks->gpu});
   });
   if (!thrown.ok() && current_) answer(tag, thrown.error());  // not moved: it is looked at again
   if (current_) return {};
@@ -274,7 +279,8 @@ Status ResourceActor::execute_on_copy(const ResourceUse& request, Container& cop
     void deliver(const RequestTag&, Result<std::vector<Tensor>> outputs) override { status = outputs.status(); }
   } kept;
   Status thrown = guarded_call([&] {
-    request.kernel->execute(copy, {request.inputs, request.allocator, Reply(kept, request.tag), request.gpu});
+    request.kernel->execute(copy,
+                            {request.inputs, request.asks->allocator, Reply(kept, request.tag), request.asks->gpu});
   });
   return thrown.ok() ? kept.status : thrown;
 }

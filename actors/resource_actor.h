@@ -102,6 +102,7 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   HostedResource* hosted_;                            // the same, where it is one
   std::unique_ptr<Cuts> cuts_;                        // of a container
   std::shared_ptr<Port> port_;                        // where replies come in
+  ResourceRequest asked_at_once_;                     // of kernels that answer at once: the allocator is kept
   std::optional<Key> current_;                        // the request at work, until it is answered
   std::set<Key> waiting_;                             // earlier ones that are not answered
   std::deque<ResourceUse> held_;                      // of those: the ones that are not run yet

@@ -12,12 +12,28 @@ constexpr size_t kMaxKnown = 65'536;
 Status ResourceRequests::add(const StepCall& of, const ResourceRef& handle, ResourceUse&& use) {
   if (generation_ != directory_->generation() || known_.size() > kMaxKnown) {
     flush();
+    recent_.clear();
     known_.clear();
     generation_ = directory_->generation();
     // Hosts that are there may have steps that wait, to be cancelled. Those that are gone answer all that they were
     // asked.
     std::erase_if(hosts_, [&](const auto& host) { return directory_->find(host.first) != host.second.actor; });
   }
+  const Known* known = recent_.find(*handle);
+  if (!known || !known->is(handle)) {
+    TROUPE_ASSIGN(known, find(handle));
+  }
+  if (of.failed()) return make_error(Code::kCancelled, "the step has failed");
+  Host& host = *known->host;
+  if (host.gathered.empty()) {
+    asked_.push_back(&host);
+    host.gathered.reserve(host.last_gathered);
+  }
+  host.gathered.push_back(std::move(use));
+  return {};
+}
+
+Result<const ResourceRequests::Known*> ResourceRequests::find(const ResourceRef& handle) {
   auto at = known_.find(handle.get());
   if (at == known_.end() || !at->second.is(handle)) {
     TROUPE_ASSIGN(auto actor, directory_->host(*handle));
@@ -26,14 +42,8 @@ Status ResourceRequests::add(const StepCall& of, const ResourceRef& handle, Reso
     if (known_.size() >= forget_at_) forget_gone();
     at = known_.insert_or_assign(handle.get(), Known{handle, &host}).first;
   }
-  if (of.failed()) return make_error(Code::kCancelled, "the step has failed");
-  Host& host = *at->second.host;
-  if (host.gathered.empty()) {
-    asked_.push_back(&host);
-    host.gathered.reserve(host.last_gathered);
-  }
-  host.gathered.push_back(std::move(use));
-  return {};
+  recent_.keep(*handle, at->second);
+  return &at->second;
 }
 
 void ResourceRequests::flush() {
@@ -59,11 +69,13 @@ void ResourceRequests::settle(const Host& host) {
 }
 
 void ResourceRequests::forget_gone() {
+  recent_.clear();
   std::erase_if(known_, [](const auto& known) { return known.second.handle.expired(); });
   forget_at_ = std::max<size_t>(1024, 2 * known_.size());
 }
 
 void ResourceRequests::clear() {
+  recent_.clear();
   known_.clear();
   asked_.clear();
   hosts_.clear();

@@ -3,6 +3,7 @@
 #pragma once
 #include "actors/directory.h"
 #include "actors/messages.h"
+#include "base/by_address.h"
 
 namespace troupe {
 
@@ -40,6 +41,7 @@ class ResourceRequests {
     bool is(const ResourceRef& other) const { return !handle.owner_before(other) && !other.owner_before(handle); }
   };
 
+  Result<const Known*> find(const ResourceRef& handle);
   void settle(const Host& host);
   void forget_gone();
 
@@ -48,6 +50,7 @@ class ResourceRequests {
   std::shared_ptr<Directory> directory_;
   int64_t* const unsettled_;
   std::unordered_map<const ResourceHandle*, Known> known_;
+  ByAddress<ResourceHandle, Known> recent_;      // of known_
   size_t forget_at_ = 1024;                      // handles that have gone are swept out when there are so many
   std::unordered_map<std::string, Host> hosts_;  // by host_key; until they are gone, since steps may wait there
   std::vector<Host*> asked_;                     // those that something is gathered for

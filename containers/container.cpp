@@ -36,7 +36,7 @@ Error Container::uninitialized(const ResourceHandle& handle) const {
 
 Result<Container::Variable*> Container::find(const ResourceHandle& handle) {
   Variables::value_type* known = recent_.find(handle);
-  if (!known) [[unlikely]] {
+  if (!known || known->first != handle.name) [[unlikely]] {
     auto at = variables_.find(std::string_view(handle.name));
     if (at == variables_.end()) {
       if (!is_known(handle.dtype)) return invalid_argument("the handle of variable '{}' names no dtype", handle.name);

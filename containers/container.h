@@ -6,7 +6,6 @@
 //  1. A buffer that anyone outside the container may hold is never written: an update clones a shared one first.
 //  2. A call either does all it says or returns an error and changes nothing.
 #pragma once
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/by_address.h"
 #include "troupe/resource.h"
 
 namespace troupe {
@@ -145,34 +145,12 @@ class Container final : public Resource {
   };
 
   using Variables = std::unordered_map<std::string, Variable, Hash, std::equal_to<>>;
-  /// The variables that were found last, by the address of the handle: to hash a name takes longer than to compare it.
-  /// A copy of a container has its own.
-  class Recent {
-   public:
+  /// The variables that were found last: to hash a name takes longer than to compare it. A copy of a container has its
+  /// own.
+  struct Recent : ByAddress<ResourceHandle, Variables::value_type> {
     Recent() = default;
     Recent(const Recent&) {}
     Recent& operator=(const Recent&) = delete;
-    /// nullptr: not among them.
-    Variables::value_type* find(const ResourceHandle& handle) const {
-      const Entry& entry = entries_[place_of(handle)];
-      // The address may have become that of another handle.
-      return entry.handle == &handle && entry.variable->first == handle.name ? entry.variable : nullptr;
-    }
-    void keep(const ResourceHandle& handle, Variables::value_type& variable) {
-      entries_[place_of(handle)] = {&handle, &variable};
-    }
-    void clear() { entries_.fill({}); }
-
-   private:
-    struct Entry {
-      const ResourceHandle* handle = nullptr;
-      Variables::value_type* variable = nullptr;
-    };
-    static constexpr size_t kEntries = 256;
-    static size_t place_of(const ResourceHandle& handle) {
-      return (reinterpret_cast<uintptr_t>(&handle) * 0x9e3779b97f4a7c15) >> 56;
-    }
-    std::array<Entry, kEntries> entries_;
   };
 
   Result<Variable*> find(const ResourceHandle& handle);

@@ -22,14 +22,14 @@ struct ReadyTensor {
   std::vector<uint32_t> iterations = {};
 };
 
-/// One request to the host of a resource. The kernel lives as long as the step that waits for the reply.
+/// One request to the host of a resource. The kernel lives as long as the step that waits for the reply, who asks as
+/// long as the engine.
 struct ResourceUse {
   ResourceKernel* kernel = nullptr;
   std::vector<Tensor> inputs;
-  std::shared_ptr<Allocator> allocator;
+  const DeviceInfo* asks = nullptr;
   RequestTag tag;
   bool timed = false;                     // the answer is to tell how long the kernel took
-  gpu::Compute* gpu = nullptr;            // see ResourceRequest
   std::shared_ptr<WorkTimer> timer = {};  // of a device that runs on: times what the kernel puts in
 };
 

@@ -117,7 +117,7 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     }
     Iteration& in = *s->iterations[answer.tag.iteration];
     if (s->call->trace && asks(node.kind)) trace(*s, answer.tag.node, TraceEvent::Kind::kAnswer, outbox_.now_ns(), 0);
-    if (node.kind == NodeKind::kResource &&
+    if (s->input_unanswered > 0 && node.kind == NodeKind::kResource &&
         in.values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0]->input)
       --s->input_unanswered;
     const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
@@ -541,10 +541,9 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
     return false;
   }
   Iteration& in = *s.iterations[at.iteration];
-  ResourceUse use{node.resource, {}, info_.allocator, {index_, s.call->id, at.node, at.iteration}};
+  ResourceUse use{node.resource, {}, &info_, {index_, s.call->id, at.node, at.iteration}};
   use.timed = s.timing && device_.traits.direct;
   use.timer = timer_for(s);
-  use.gpu = info_.gpu;
   if (!spare_lists_.empty()) {
     use.inputs = std::move(spare_lists_.back());
     spare_lists_.pop_back();

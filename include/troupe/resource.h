@@ -75,11 +75,11 @@ class ResourceHandle {
   std::string type;
   std::string container;  // "" is the default container
   std::string name;       // of the variable or queue
+  /// Whether who waits for an answer waits for input: queues, iterators, readers.
+  bool input = false;
   /// For variables: what they hold.
   DType dtype = DType::kInvalid;
   PartialShape shape;
-  /// Whether who waits for an answer waits for input: queues, iterators, readers.
-  bool input = false;
   /// Makes the host's core where there is none yet. Empty: it must exist. Called by any thread, by several at once,
   /// without a lock: it may ask the engine for what does not wait, but not for this resource. Of what threads make at
   /// once the first stays, and the others are dropped.
