@@ -23,6 +23,14 @@ Status put_zeros(const Node& node, KernelContext& context) {
   return {};
 }
 
+/// Whether a node that updates a variable does so with floats. Which input has them depends on the op: handles of
+/// slots, indices and rates may come before.
+bool brings_floats(const KernelContext& context) {
+  for (int i = 1; i < context.num_inputs(); ++i)
+    if (is_floating(context.input(i).dtype())) return true;
+  return false;
+}
+
 }  // namespace
 
 Result<Ran> SimDevice::run(const Node& node, ComputeKernel* kernel, KernelContext& context,
@@ -34,7 +42,7 @@ Result<Ran> SimDevice::run(const Node& node, ComputeKernel* kernel, KernelContex
   }
   if (!kernel) {
     if (!model_.takes_part(node)) return Ran{.asks = true};
-    out.asks = model_.compute || context.num_inputs() <= 1 || !is_floating(context.input(1).dtype());
+    out.asks = model_.compute || !brings_floats(context);
   }
   const double ns = model_.cost_ns(node, context, kernel ? outputs : std::span<const Tensor>());
   if (!(static_cast<double>(model_.now_ns()) + ns <= kEndOfTime))

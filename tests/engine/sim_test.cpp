@@ -238,6 +238,34 @@ TEST_CASE("without computing, tensors of terabytes have shapes and times and no 
   CHECK(t.engine->sim_now_ns() > least);
 }
 
+TEST_CASE("without computing, no optimizer's update changes floats, and counters count") {
+  const nn::Schedule rate = nn::constant_rate(0.1f);
+  for (const nn::Optimizer& optimizer :
+       {nn::sgd(rate), nn::momentum(rate), nn::adam(rate), nn::adagrad(rate), nn::rmsprop(rate, 0.9f, 0.5f)}) {
+    Sim t(1, {.compute = false});
+    const Scope s = t.on(0);
+    nn::Variables variables;
+    const Output w = variables.read(s, "w", {2, 2}, nn::ones());
+    const Node* const update = nn::apply_gradients(s, variables, optimizer, {t.matrix(2)});
+    const Node* const rows =
+        s.node("ResourceScatterAdd", {variables.handle(s, variables.all()[0]), s.constant(Tensor::of<int32_t>({1})),
+                                      s.constant(Tensor::of<float>({5, 5}, {1, 2}))});
+    Snapshot begin;
+    for (const nn::Variable& v : variables.all())
+      begin.variables[v.name] = v.dtype == DType::kFloat32 ? square(2, 3) : Tensor::scalar<int64_t>(7);
+    REQUIRE(t.engine->restore(begin).ok());
+    CHECK(t.time({w}, {update, rows}) > 0);
+    auto end = t.engine->snapshot().get();
+    REQUIRE(end.ok());
+    CHECK(end->variables.at("global_step").identical(Tensor::scalar<int64_t>(8)));
+    begin.variables.erase("global_step");
+    for (const auto& [name, value] : begin.variables) {
+      INFO(name);
+      CHECK(end->variables.at(name).identical(value));
+    }
+  }
+}
+
 TEST_CASE("a simulated device runs out of its memory as a real one") {
   Sim t(1, {.devices = {{.memory = 100'000}}});
   const Output a = t.on(0).op("Fill", {t.on(0).constant(Tensor::of<int32_t>({100, 100})), t.on(0).constant(1.f)});
