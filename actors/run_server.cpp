@@ -34,7 +34,11 @@ caf::behavior RunServer::make_behavior() {
 }
 
 void RunServer::on_exit() {
-  for (auto& [number, step] : steps_) step.cancel.cancel();
+  for (auto& [number, step] : steps_) {
+    step.cancel.cancel();
+    step.answer.deliver(
+        RunAnswer{step.tag, make_error(Code::kCancelled, "the actor that serves the session has ended")});
+  }
   steps_.clear();
   asked_.clear();
 }

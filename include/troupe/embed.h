@@ -79,7 +79,7 @@ struct RunAnswer {
 struct ServeOptions {
   /// Of each step, as RunOptions::deadline.
   Deadline deadline = {};
-  /// Steps under way at once; a request beyond is answered with kResourceExhausted.
+  /// Steps under way at once; a request beyond is answered with kResourceExhausted. Below 1 counts as 1.
   int most_steps = 256;
 };
 
@@ -87,8 +87,9 @@ struct ServeOptions {
 /// with a RunAnswer: any number at once, each when it has ended. The steps of an asker that ends, or whose node is
 /// lost, are cancelled; those of one who sent anonymously run, and nobody is answered. A fetch that cannot travel is an
 /// error. Once the session has closed, or the engine gone, each request is answered with kFailedPrecondition. The actor
-/// ends as others do (exit messages, and its steps are cancelled), and a system does not end before it. Who asks from
-/// another process monitors it: CAF tells nobody else that its process has gone. Any thread.
+/// ends as others do (exit messages); its steps are then cancelled, and who asked for them is answered with kCancelled.
+/// A system does not end before it. Who asks from another process monitors it: CAF tells nobody else that its process
+/// has gone. Any thread.
 caf::actor serve(caf::actor_system& system, std::shared_ptr<Session::Prepared> prepared,
                  const ServeOptions& options = {});
 

@@ -185,6 +185,27 @@ TEST_CASE("a server has a bound, answers each request once, and cancels its step
   g.wait_until_running(2);
   end_actor(server);
   g.wait_until_running(0);
+  self->receive([](const RunAnswer& answer) {
+    CHECK(answer.tag == 1);
+    refused(answer.result, Code::kCancelled, "has ended");
+  });
+}
+
+TEST_CASE("who asked a server that ends while the step runs is answered, on its own node and on another") {
+  CafNode near(2), far;
+  ServedGraph g(near.system);
+  const caf::actor server = serve(near.system, g.prepare({}, {g.waits}));
+  caf::scoped_actor self{near.system}, other{far.system};
+  const caf::actor there = far.connect(near.publish(server));
+  self->send(server, RunRequest{1, {}});
+  other->send(there, RunRequest{2, {}});
+  g.wait_until_running(2);
+  end_actor(server);
+  for (caf::scoped_actor* const asker : {&self, &other})
+    (*asker)->receive([&](const RunAnswer& answer) {
+      CHECK(answer.tag == (asker == &self ? 1 : 2));
+      refused(answer.result, Code::kCancelled, "has ended");
+    });
 }
 
 TEST_CASE("the steps of an asker that ends are cancelled, others go on") {
