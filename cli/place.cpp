@@ -170,6 +170,13 @@ Status ask_cluster(const PlaceArguments& o, PlacementOptions& options) {
   return {};
 }
 
+/// What is wrong with the command line, as far as it tells without a file.
+Status check(const PlaceArguments& o) {
+  TROUPE_RETURN_IF_ERROR(read_devices(o.devices));
+  if (!o.link.empty()) TROUPE_RETURN_IF_ERROR(read_link(o.link));
+  return {};
+}
+
 Status place_graph(const PlaceArguments& o) {
   PlacementOptions options;
   if (o.cluster.given()) {
@@ -241,6 +248,7 @@ void add_place(CLI::App& app, Job& job) {
       throw CLI::ValidationError("--devices",
                                  "a cluster has its own devices: leave out either that or --cluster and "
                                  "TROUPE_CLUSTER");
+    if (const Status status = check(*o); !status.ok()) throw CLI::ValidationError("place", status.error().message);
     job = [o] { return place_graph(*o); };
   });
 }

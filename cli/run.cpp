@@ -333,6 +333,14 @@ struct RunArguments {
   GraphRun job = {};
 };
 
+/// What is wrong with the command line, as far as it tells without a file.
+Status check(const RunArguments& o) {
+  TROUPE_RETURN_IF_ERROR(read_own_devices(o.devices));
+  if (const auto passes = GraphPasses::parse(o.passes); !passes.ok())
+    return invalid_argument("--passes {}: {}", o.passes, passes.error().message);
+  return {};
+}
+
 Status run(RunArguments& o) {
   const bool is_model = names_model(o.graph);
   // A checkpoint alone is written from what the model begins with; what is said of steps asks for some.
@@ -545,7 +553,10 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_option("--trace", o->job.trace, "A file for the trace of the steps, which Perfetto opens")
       ->check(names_file);
   o->cluster.add_to(run_app);
-  run_app.callback([o, &job] { job = [o] { return run(*o); }; });
+  run_app.callback([o, &job] {
+    if (const Status status = check(*o); !status.ok()) throw CLI::ValidationError("run", status.error().message);
+    job = [o] { return run(*o); };
+  });
 }
 
 }  // namespace troupe

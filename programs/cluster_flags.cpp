@@ -104,6 +104,9 @@ void ClusterFlags::read(std::initializer_list<const char*> variables, bool with_
     if (!tls_.empty()) throw CLI::ValidationError(tls_source, "there is no cluster to talk to: give --cluster");
     return;
   }
+  if (silence_ < 2 * heartbeat_)
+    throw CLI::ValidationError("--silence",
+                               fmt::format("{} must be at least twice --heartbeat {}", silence_, heartbeat_));
   options_.spec = read_spec(source, told);
   const char* const folder = std::getenv("TROUPE_TLS");
   if (with_tls && tls_.empty() && folder) tls_source = "TROUPE_TLS", tls_ = folder;

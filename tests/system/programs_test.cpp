@@ -27,6 +27,7 @@ void check_refused(const std::string& path, std::vector<std::string> arguments, 
 }
 
 TEST_CASE("a wrong command line is one line and status 2, of every program") {
+  const std::string cluster = R"({"cluster": {"worker": ["unix:/nowhere/w"]}})";
   for (const char* name : kNames) {
     check_refused(kExamples + name, {"--nope"}, "--nope");
     check_refused(kExamples + name, {"surplus"}, "surplus");
@@ -36,6 +37,12 @@ TEST_CASE("a wrong command line is one line and status 2, of every program") {
   check_refused(kTroupe, {"run"}, "GRAPH");
   check_refused(kTroupe, {"run", "g", "--steps", "0"}, "--steps");
   check_refused(kTroupe, {"run", "g", "--deadline", "nan"}, "--deadline: Value nan is not a finite number");
+  check_refused(kTroupe, {"run", "g", "--devices", "cpu=0"}, "--devices cpu=0");
+  check_refused(kTroupe, {"run", "g", "--passes", "fuse"}, "--passes fuse: no graph pass 'fuse'");
+  check_refused(kTroupe, {"place", "g", "--devices", "sim=2:speed=3"}, "'speed=3' is not a setting");
+  check_refused(kTroupe, {"place", "g", "--link", "latency=-3"}, "'latency=-3'");
+  check_refused(kTroupe, {"run", "g", "--cluster", cluster, "--silence", "300"},
+                "--silence: 300 must be at least twice --heartbeat 200");
   check_refused(kExamples + "train_images", {"--lr", "nan"}, "--lr: Value nan is not a finite number");
   check_refused(kExamples + "train_images", {"--lr", "inf"}, "--lr: Value inf");
   check_refused(kExamples + "train_images", {"--lr", "-1"}, "--lr: Value -1 not in range");
