@@ -3,6 +3,8 @@
 // devices of the gradients they work on.
 #include "troupe/optimizers.h"
 
+#include <cmath>
+
 #include "nn/updates.h"
 
 namespace troupe::nn {
@@ -17,6 +19,13 @@ Output limit_norm(const Scope& scope, Output x, Output squares, float limit) {
   return scope.op("Mul", {x, scope.op("RealDiv", {most, scope.op("Maximum", {norm, most})})});
 }
 
+// Whether gradients can be limited to that norm; else fails the scope.
+bool is_norm(const Scope& scope, const char* function, float norm) {
+  if (norm > 0 && std::isfinite(norm)) return true;
+  scope.fail(invalid_argument("{}: the norm must be above 0 and finite, got {}", function, norm));
+  return false;
+}
+
 // One minus the `step + 1`-th power of beta is Adam's correction; its op wants the power.
 Output power_of(const UpdateContext& c, float beta) {
   const Output number = c.scope.op("AddV2", {c.step, c.scope.constant(1.f)});
@@ -27,6 +36,10 @@ Output power_of(const UpdateContext& c, float beta) {
 
 Clip clip_by_value(float limit) {
   return [=](const Scope& scope, std::vector<Output> gradients) {
+    if (!(limit >= 0)) {
+      scope.fail(invalid_argument("clip_by_value: the limit must be at least 0, got {}", limit));
+      return gradients;
+    }
     for (Output& g : gradients)
       if (g) {
         const Scope s = at(scope, g);
@@ -38,6 +51,7 @@ Clip clip_by_value(float limit) {
 
 Clip clip_by_norm(float norm) {
   return [=](const Scope& scope, std::vector<Output> gradients) {
+    if (!is_norm(scope, "clip_by_norm", norm)) return gradients;
     for (Output& g : gradients)
       if (g) g = limit_norm(at(scope, g), g, square_sum(at(scope, g), g), norm);
     return gradients;
@@ -46,6 +60,7 @@ Clip clip_by_norm(float norm) {
 
 Clip clip_by_global_norm(float norm) {
   return [=](const Scope& scope, std::vector<Output> gradients) {
+    if (!is_norm(scope, "clip_by_global_norm", norm)) return gradients;
     std::vector<Output> squares;
     for (const Output& g : gradients)
       if (g) squares.push_back(square_sum(at(scope, g), g));

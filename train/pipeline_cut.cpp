@@ -341,6 +341,7 @@ Result<std::vector<size_t>> balance(const std::vector<double>& costs, int stages
     if (!(costs[i] >= 0) || !std::isfinite(costs[i])) return invalid_argument("balance: cost {} is {}", i, costs[i]);
     before[i + 1] = before[i] + costs[i];
   }
+  if (!std::isfinite(before[n])) return invalid_argument("balance: the costs are {} together", before[n]);
   // best[i]: the dearest of `k` stages over the first i costs; from[k][i]: where the last of them begins.
   std::vector<double> best(before);
   std::vector<std::vector<size_t>> from(static_cast<size_t>(stages), std::vector<size_t>(n + 1));

@@ -39,11 +39,11 @@ Schedule cosine_decay(float rate, int64_t total, int64_t warmup = 0, float floor
 /// Adds nodes that limit gradients, one for each; empty Outputs stay empty, of another an empty one is a fault.
 using Clip = std::function<std::vector<Output>(const Scope& scope, const std::vector<Output>& gradients)>;
 
-/// Each element to [-limit, limit].
+/// Each element to [-limit, limit]. Error: a limit below 0.
 Clip clip_by_value(float limit);
-/// Each gradient scaled down to an L2 norm of at most `norm`.
+/// Each gradient scaled down to an L2 norm of at most `norm`. Error: a norm that is not above 0 and finite.
 Clip clip_by_norm(float norm);
-/// All scaled by one factor, so that their common L2 norm is at most `norm`.
+/// All scaled by one factor, so that their common L2 norm is at most `norm`. Error: as of clip_by_norm.
 Clip clip_by_global_norm(float norm);
 
 // -- gradients by variables -------------------------------------------------------------------------------------------

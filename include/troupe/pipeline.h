@@ -176,7 +176,8 @@ class Pipeline {
 
 /// Cuts a chain into `stages` runs of neighbours, none of them empty, so that the dearest run is as cheap as can be:
 /// returns where each begins, in order. Time: stages * n^2 for n costs.
-/// Errors: kInvalidArgument for fewer costs than stages, no stage, or a cost that is negative or not finite.
+/// Errors: kInvalidArgument for fewer costs than stages, no stage, or a cost, or their sum, that is negative or not
+/// finite.
 Result<std::vector<size_t>> balance(const std::vector<double>& costs, int stages);
 
 }  // namespace nn

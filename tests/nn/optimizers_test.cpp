@@ -249,6 +249,18 @@ TEST_CASE("a loss that is not there, or of no variable, is a fault or an update 
   CHECK_FALSE(f.s.ok());
 }
 
+TEST_CASE("what gradients cannot be limited to is told before a step goes the other way") {
+  for (const float limit : {-1.f, 0.f, NAN, INFINITY}) {
+    std::vector<Clip> clips = {clip_by_norm(limit), clip_by_global_norm(limit)};
+    if (!(limit >= 0)) clips.push_back(clip_by_value(limit));
+    for (const Clip& clip : clips) {
+      Fixture f;
+      CHECK(clip(f.s, {f.values({3, -4}, {2})}).size() == 1);
+      CHECK_THAT(f.s.status().error().message, Catch::Contains("clip_by_") && Catch::Contains("got"));
+    }
+  }
+}
+
 TEST_CASE("clipping leaves gradients of zero and empty ones as they are") {
   Fixture f;
   const Output zero = f.values({0, 0}, {2});

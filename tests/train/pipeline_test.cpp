@@ -268,6 +268,7 @@ TEST_CASE("balance makes the dearest stage cheapest") {
   CHECK_FALSE(balance({1, 2}, 0).ok());
   CHECK_FALSE(balance({1, -2}, 1).ok());
   CHECK_FALSE(balance({1, NAN}, 1).ok());
+  CHECK_FALSE(balance({1e308, 1e308, 1e308}, 2).ok());
 }
 
 /// Dense layers of these widths; tanh between them.
