@@ -23,6 +23,7 @@ Settings settings_of(const Options& o, int64_t images) {
           {"--optimizer", o.optimizer},
           {"--seed", std::to_string(o.seed)},
           {"--lr", o.rate > 0 ? fmt::format("{}", o.rate) : "usual"},
+          {"--dtype", o.dtype},
           {"--augment", o.augment ? "yes" : "no"},
           {"--mode", o.together.mode},
           {"--replicas", std::to_string(o.replicas)}};

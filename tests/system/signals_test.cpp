@@ -255,9 +255,11 @@ TEST_CASE("train_images refuses another batch, limit, optimizer, model or seed, 
     CHECK(std::ranges::count(fault, '\n') == 1);
     CHECK_THAT(fault, Catch::Contains(words) && Catch::Contains("--fresh"));
   }
-  const auto [status, said, word] = run({"--lr", "0.001", "--replicas", "1"});
+  const auto [status, said, word] = run({"--lr", "0.001", "--replicas", "1", "--dtype", "bfloat16"});
   CHECK(status == 0);
-  CHECK(word == "train_images: made before with --lr usual (now 0.001), --replicas 2 (now 1)\n");
+  CHECK(
+      word ==
+      "train_images: made before with --dtype float32 (now bfloat16), --lr usual (now 0.001), --replicas 2 (now 1)\n");
   CHECK_THAT(said, Catch::Contains("going on from step"));
   const auto [again, restarted, nothing] = run({"--batch", "32", "--fresh"});
   CHECK(again == 0);
