@@ -84,7 +84,9 @@ Result<std::optional<Checkpointer::Loaded>> load_by(Look look, const std::string
   Checkpointer::Loaded loaded;
   const int64_t newest = look.pointer.ok() ? *look.pointer : INT64_MAX;
   if (!look.pointer.ok() && look.pointer.error().code == Code::kInvalidArgument) return look.pointer.error();
-  if (look.pointer.ok() ? !look.names(newest) : !look.entries.empty()) {
+  // Who was killed within the first save has left a checkpoint, and no pointer to it yet.
+  const bool is_first = !look.pointer.ok() && look.pointer.error().code == Code::kNotFound && look.entries.size() == 1;
+  if (look.pointer.ok() ? !look.names(newest) : !look.entries.empty() && !is_first) {
     TROUPE_ASSIGN(const bool moved, changed());
     if (moved) return std::optional<Checkpointer::Loaded>();
     loaded.skipped.push_back(

@@ -230,6 +230,18 @@ TEST_CASE("a missing pointer or target falls back; nothing sound is an error tha
   CHECK_THAT(loaded.error().message, Catch::Contains("000001") && Catch::Contains("000002"));
 }
 
+TEST_CASE("who is killed within the first save leaves nothing, or a checkpoint that is none of the damaged") {
+  auto files = std::make_shared<SimulatedFiles>();
+  REQUIRE(Checkpointer::open("d", 2, files)->save(state(7), 7).ok());
+  files->now.erase("d/latest");
+  const auto loaded = Checkpointer::read_latest("d", files);
+  REQUIRE(loaded.ok());
+  check_holds(*loaded, 7);
+  CHECK(loaded->skipped.empty());
+  files->now.at("d/checkpoint-000000000007.safetensors")->data = "rubbish";
+  CHECK(Checkpointer::read_latest("d", files).error().code == Code::kDataLoss);
+}
+
 TEST_CASE("a checkpoint under another step's name is passed over") {
   auto files = with_two();
   files->now["d/checkpoint-000000000002.safetensors"] = files->now["d/checkpoint-000000000001.safetensors"];
