@@ -23,7 +23,8 @@ std::string to_graph_def_text(const Graph& graph);
 /// runs without a restore. `variables` has their values by name, as Engine::snapshot() gives them. Reads of variables
 /// become identities, gathers from them GatherV2; tables, queues and the like stay. Takes the graph's mutex. Errors:
 /// kNotFound for a variable without a value; kInvalidArgument for one that a node among these does more to than read,
-/// for a value of another type or shape, and for no outputs; kResourceExhausted for over 2 GiB.
+/// for a value of another type or shape, and for no outputs; kUnimplemented for a gather with batch_dims from one;
+/// kResourceExhausted for over 2 GiB.
 Result<std::string> freeze_graph(const Graph& graph, const std::vector<Output>& outputs,
                                  const std::map<std::string, Tensor>& variables);
 

@@ -67,7 +67,7 @@ struct GraphPass {
   bool GraphPasses::*on;
 };
 
-/// Every switch of GraphPasses, in the order in which the passes run.
+/// Every switch of GraphPasses, in their order. docs/graph_passes.md has the order in which the passes run.
 inline constexpr GraphPass kGraphPasses[] = {
     {"fold_constants", &GraphPasses::fold_constants},
     {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},

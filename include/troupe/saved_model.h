@@ -130,8 +130,9 @@ struct ExportOptions {
 /// mutex; any thread. Errors: kAlreadyExists for a folder that holds something; kInvalidArgument for no signatures, a
 /// signature without outputs or with outputs that need a placeholder which is not an input, tensors and nodes of
 /// another graph, variables of one name in two containers, two assets of one name, values of other types or shapes than
-/// their variables', and tables (HashTableV2) that nothing of the model fills; kNotFound for variables without a value,
-/// with all their names, and for assets that are not there; those of the system. Then there is nothing new.
+/// their variables', and tables (HashTableV2) that nothing of the model fills; kUnimplemented for ops that TensorFlow
+/// has not, such as collectives; kNotFound for variables without a value, with all their names, and for assets that are
+/// not there; those of the system. Then there is nothing new.
 Status export_saved_model(const std::string& folder, const Graph& graph,
                           const std::map<std::string, ModelSignature>& signatures, const Snapshot& variables,
                           const ExportOptions& options = {});

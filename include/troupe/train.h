@@ -52,8 +52,8 @@ struct TaskReport {
   int replica = -1;     // that goes on without, or is back; -1: all training had to wait
   int64_t step = 0;     // Trainer::step() when it was lost; of one that is back, from which training goes on
   int64_t updates = 0;  // back: that are lost, and made again
-  int64_t batches = 0;  // back: that no update has seen, nor will, of a replica that is back at most: a step of it that
-                        // failed may have taken none
+  int64_t batches = 0;  // back: of a replica, that no update has seen, nor will. At most: a step of it that failed may
+                        // have taken none
   double seconds = 0;   // back: since the loss
 };
 
@@ -71,7 +71,8 @@ struct RecoveryOptions {
   std::chrono::nanoseconds wait{std::chrono::minutes(5)};
   /// How often a run takes a snapshot to go back to, which this process keeps in memory; the first at its beginning,
   /// another at the first update after a loss, before the next one begins. Those of Trainer::snapshot() and of
-  /// restore() serve too. 0: every second, or less often, so that they take a hundredth of the time, but every 30 s.
+  /// restore() serve too. 0: after a hundred times as long as the last one took, but after 1 s at least and 30 s at
+  /// most.
   std::chrono::nanoseconds snapshot_interval{0};
   /// Told of each loss and return, by the thread that calls run(), as its on_step is.
   std::function<void(const TaskReport&)> on_task = {};
@@ -143,10 +144,10 @@ struct RunSummary {
   bool stopped = false;                     // by stop()
   bool end_of_data = false;                 // the dataset ended first
   std::vector<int64_t> input_wait_ns = {};  // of each replica (kSync: of all together): ready, and no batch was there
-  int losses = 0;                           // of tasks, that it got over, those before it included; of those that all
-                                            // wait for, such without an update in between are one
-  int64_t batches_lost = 0;                 // that no update has seen, nor will: those of TaskReport, also of replicas
-                                            // whose tasks are not back, less those that have turned out not to be
+  int losses = 0;            // of tasks, that this run got over, and those between it and the run before.
+                             // Where all had to wait, losses without an update between them are one
+  int64_t batches_lost = 0;  // that no update has seen, nor will: those of TaskReport, also of replicas
+                             // whose tasks are not back, less those that have turned out not to be
 };
 
 /// Means over a test set.
