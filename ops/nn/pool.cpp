@@ -94,8 +94,10 @@ template <class T, bool max>
 [[gnu::always_inline]] inline void pool_row_body(const PoolShape& s, const T* image, int64_t oy, T* joined, T* out) {
   const int64_t c = s.channels, wide = s.x.in * c;
   const auto join = [](T a, T b) { return max ? (b > a ? b : a) : wrapping_add(a, b); };
-  // As TensorFlow begins with the lowest number that is finite, a NaN is passed over and -infinity becomes that.
-  const auto begun = [&](T a) { return max ? join(std::numeric_limits<T>::lowest(), a) : a; };
+  // A NaN is passed over, as TensorFlow does.
+  using Limits = std::numeric_limits<T>;
+  constexpr T least = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  const auto begun = [&](T a) { return max ? join(least, a) : a; };
   const Covered rows(s.y, oy);
   const T* line = image + rows.begin * wide;
   if (rows.end > rows.begin + 1) {

@@ -67,9 +67,10 @@ template <bool max, class A> __device__ inline A join(A a, A b) {
   else return a + b;
 }
 
-/// As TensorFlow begins with the lowest number that is finite, a NaN is passed over and -infinity becomes that.
+/// The first place of a window; a NaN is passed over, as TensorFlow does.
 template <bool max, class A> __device__ inline A begun(A a) {
-  if constexpr (max) return join<true>(std::numeric_limits<A>::lowest(), a);
+  using Limits = std::numeric_limits<A>;
+  if constexpr (max) return join<true>(Limits::has_infinity ? -Limits::infinity() : Limits::lowest(), a);
   else return a;
 }
 

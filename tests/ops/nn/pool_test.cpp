@@ -143,9 +143,8 @@ TEST_CASE("MaxPoolGradGrad reads the first place of the largest value") {
   CHECK_THAT(second.error().str(), Catch::Contains("no EXPLICIT padding"));
 }
 
-TEST_CASE("MaxPool passes over NaN, and begins with the lowest number that is finite") {
-  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity(),
-              least = std::numeric_limits<float>::lowest();
+TEST_CASE("MaxPool passes over NaN, and its gradient finds -infinity") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity(), least = -inf;
   const Tensor row = Tensor::of<float>({nan, 1, 2, nan, nan, nan, -inf, -inf, -inf, nan, nan, inf}, {1, 1, 12, 1});
   const auto pooled = [](const Tensor& x, int64_t height, int64_t width) {
     const std::vector<int64_t> window{1, height, width, 1};
@@ -157,6 +156,11 @@ TEST_CASE("MaxPool passes over NaN, and begins with the lowest number that is fi
   CHECK(pooled(row, 1, 1).identical(
       Tensor::of<float>({least, 1, 2, least, least, least, least, least, least, least, least, inf}, {1, 1, 12, 1})));
   CHECK(pooled(*row.reshape({1, 2, 2, 3}), 2, 2).identical(Tensor::of<float>({least, 1, inf}, {1, 1, 1, 3})));
+  const std::vector<int64_t> pair{1, 1, 2, 1};
+  const Tensor low = Tensor::of<float>({-inf, -inf, nan, -inf, 1, nan}, {1, 1, 6, 1});
+  const Tensor dx = must(apply("MaxPoolGrad", {low, pooled(low, 1, 2), Tensor::of<float>({3, 4, 5}, {1, 1, 3, 1})},
+                               {{"ksize", pair}, {"strides", pair}, {"padding", std::string("VALID")}}));
+  CHECK(dx.identical(Tensor::of<float>({3, 0, 0, 4, 5, 0}, {1, 1, 6, 1})));
 }
 
 TEST_CASE("Pools that do not fit are errors") {
