@@ -629,6 +629,111 @@ TEST_CASE("gpu: deadlines and cancelled steps end while the GPU works, and the e
   }
 }
 
+TEST_CASE("gpu: numeric checks see what variables and queues of a GPU answer, in loops too") {
+  FakeGpus gpus;
+  GpuStage s(gpus, gpus.options());
+  const Output x = s.placeholder(PartialShape{3});
+  const Attrs type{{"dtype", DType::kFloat32}};
+  const auto variable = [&](const char* name) {
+    return s.gpu.op("VarHandleOp", {},
+                    {{"dtype", DType::kFloat32}, {"shape", PartialShape{3}}, {"shared_name", std::string(name)}});
+  };
+  const Output v = variable("v"), copy = variable("copy");
+  const std::vector<DType> types{DType::kFloat32};
+  const Output queue = s.gpu.op("_DeviceQueue", {},
+                                {{"component_types", types},
+                                 {"shapes", std::vector<PartialShape>{PartialShape{3}}},
+                                 {"capacity", int64_t{4}},
+                                 {"shared_name", std::string("q")}});
+  const Node* set = s.gpu.node("AssignVariableOp", {v, x});
+  const Node* put = s.gpu.node("QueueEnqueueV2", {queue, x});
+  const Output read = s.gpu.named("read").op("ReadVariableOp", {v}, type);
+  const Output rows = s.gpu.named("rows").op("ResourceGather", {v, s.gpu.constant(Tensor::of<int32_t>({1, 1}))}, type);
+  const Output taken = s.gpu.named("taken").op("QueueDequeueV2", {queue}, {{"component_types", types}});
+  const Node* hand_on = s.gpu.node("AssignVariableOp", {copy, read});
+  const std::vector<Output> loop = while_loop(
+      s.gpu, {s.gpu.constant(0), x},
+      [](const Scope& scope, const std::vector<Output>& l) {
+        return scope.op("Less", {l[0], scope.constant(3)});
+      },
+      [&](const Scope& scope, const std::vector<Output>& l) {
+        // Not read before the iteration has begun.
+        const Output inner = scope.after({l[0]}).named("inner").op("ReadVariableOp", {v}, type);
+        return std::vector{scope.op("AddV2", {l[0], scope.constant(1)}), scope.op("Maximum", {l[1], inner})};
+      });
+  REQUIRE(s.scope.ok());
+  const FeedList good{{x, Tensor::of<float>({1, 2, 3})}}, bad{{x, Tensor::of<float>({1, NAN, 3})}};
+  const auto run = [&](const FeedList& feeds, const OutputList& fetches, const NodeList& targets = {}) {
+    return s.session->run(
+        feeds, fetches, targets,
+        {.deadline = std::chrono::seconds(60), .check_numerics = true, .trace = std::make_shared<Trace>()});
+  };
+  REQUIRE(run(good, OutputList{}, {set, put}).ok());
+  const RunResult whole = run(good, {read, rows, taken, loop[1]}, {hand_on});
+  INFO((whole.ok() ? "" : whole.error().str()));
+  REQUIRE(whole.ok());
+  CHECK((*whole)[0].identical(Tensor::of<float>({1, 2, 3})));
+  CHECK((*whole)[1].identical(Tensor::of<float>({2, 2})));
+  CHECK((*whole)[2].identical(Tensor::of<float>({1, 2, 3})));
+  CHECK((*whole)[3].identical(Tensor::of<float>({1, 2, 3})));
+  REQUIRE(run(bad, OutputList{}, {set, put}).ok());  // what is fed is the caller's
+  const auto names = [&](const RunResult& result, const char* node) {
+    REQUIRE_FALSE(result.ok());
+    INFO(result.error().str());
+    CHECK(result.error().code == Code::kInvalidArgument);
+    CHECK_THAT(result.error().node, Contains(node));
+    CHECK_THAT(result.error().message, Contains("output 0 is the first with a NaN or infinity"));
+    CHECK_THAT(result.error().device, Contains("gpu:0"));
+  };
+  names(run({}, {read}), "read");
+  names(run({}, {rows}), "rows");
+  names(run({}, {taken}), "taken");
+  names(run({}, OutputList{}, {hand_on}), "read");
+  names(run(good, {loop[1]}), "inner");
+}
+
+TEST_CASE("gpu: a deadline that passes while the card works names a node that it works on") {
+  // As slow as it is told to be.
+  struct Slow final : ComputeKernel {
+    explicit Slow(std::shared_ptr<std::atomic<int>> ms) : ms(std::move(ms)) {}
+    Status compute(KernelContext& c) override {
+      c.device().gpu->stream.enqueue([told = ms] { std::this_thread::sleep_for(std::chrono::milliseconds(*told)); });
+      TROUPE_RETURN_IF_ERROR(c.device().gpu->stream.check_launch("slow"));
+      c.set_output(0, c.input(0));
+      return {};
+    }
+    const std::shared_ptr<std::atomic<int>> ms;
+  };
+  if (on_real_gpu()) return;  // work of the host cannot be put into its stream
+  FakeGpus gpus;
+  const auto ms = std::make_shared<std::atomic<int>>(5);
+  EngineOptions options = gpus.options();
+  options.register_ops = [ms](OpRegistry& ops, KernelRegistry& kernels) {
+    OpDef op("TestSlow");
+    ops.add(op.input("x: float32").output("y: float32").doc("Takes its time.").shape(unchanged_shape),
+            not_differentiable("it computes nothing"));
+    kernels.add("TestSlow", DeviceKind::kCuda, {},
+                KernelFactory([ms](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+                  return std::unique_ptr<ComputeKernel>(new Slow(ms));
+                }));
+  };
+  GpuStage s(gpus, std::move(options));
+  const Output x = s.placeholder(PartialShape{3});
+  const Output y = s.gpu.named("slow").op("TestSlow", {x});
+  REQUIRE(s.scope.ok());
+  RunResult result = make_error(Code::kDeadlineExceeded, "");
+  // On a busy machine it may pass before the card is asked.
+  for (; !result.ok() && result.error().node.empty() && *ms < 20'000; *ms = 2 * *ms)
+    result =
+        s.session->run({{x, Tensor::of<float>({1, 2, 3})}}, {y}, {}, {.deadline = std::chrono::milliseconds(*ms / 2)});
+  REQUIRE_FALSE(result.ok());
+  INFO(result.error().str());
+  CHECK(result.error().code == Code::kDeadlineExceeded);
+  CHECK(result.error().node == "slow");
+  CHECK_THAT(result.error().device, Contains("gpu:0"));
+  CHECK_THAT(result.error().message, Contains("while it waited for this node"));
+}
+
 TEST_CASE("gpu: options that cannot be, and cards that are not there, are errors in one line") {
   FakeGpus gpus;
   const auto code = [&](auto change) {
