@@ -122,7 +122,7 @@ class Connector::Impl {
     std::string faults = {};            // of those before
     Code code = Code::kInternal;        // of all, where they agree
     std::optional<Error> refusal = {};  // of one before that is there
-    bool again = false;                 // it may change
+    bool refusal_may_change = false;
     Connection connection = {};
     std::unique_ptr<net::Dialer> handshake = {};
     bool ready = false;
@@ -366,7 +366,7 @@ void Connector::Impl::look_up_or_connect(Dials::iterator at) {
   dial.next = 0;
   dial.faults.clear();
   dial.refusal.reset();
-  dial.again = false;
+  dial.refusal_may_change = false;
   auto known = addresses_without_look_up(dial.address);
   if (!known.ok()) return fail(at, known.error(), false);
   if (*known) {
@@ -386,7 +386,7 @@ void Connector::Impl::connect_next(Dials::iterator at) {
     return fail(at, make_error(dial.code, "no connection: {}", dial.faults), true);
   if (dial.next == dial.addresses.size()) {
     Error why = std::move(*dial.refusal);
-    if (dial.faults.empty()) return fail(at, why, dial.again);
+    if (dial.faults.empty()) return fail(at, why, dial.refusal_may_change);
     // The right one may come at an address where nobody is now.
     return fail(at, make_error(Code::kUnavailable, "{}; no connection: {}", why.message, dial.faults), true);
   }
@@ -426,8 +426,8 @@ void Connector::Impl::shake_hands(Dials::iterator at) {
   if (rejected && is_by_the_right_one(*rejected)) return fail(at, why, again);
   // Of several addresses another may be that of the right one.
   if (dial.addresses.size() > 1) why.message = dial.addresses[dial.next - 1].str() + ": " + why.message;
-  if (!dial.refusal || (again && !dial.again)) dial.refusal = std::move(why);
-  dial.again = dial.again || again;
+  if (!dial.refusal || (again && !dial.refusal_may_change)) dial.refusal = std::move(why);
+  dial.refusal_may_change = dial.refusal_may_change || again;
   dial.handshake.reset();
   connect_next(at);
 }

@@ -134,8 +134,8 @@ class Kernel {
 class ComputeKernel : public Kernel {
  public:
   virtual Status compute(KernelContext& context) = 0;
-  /// Of a node without inputs: its one output, where that is the same in every step; the plan has it then, and the node
-  /// never runs. nullptr: it runs.
+  /// Of a node without inputs: its one output, in the host's memory, where that is the same in every step; the plan has
+  /// it then, and the node never runs, nor do numeric checks look at it. nullptr: it runs.
   virtual const Tensor* constant() const { return nullptr; }
 };
 
