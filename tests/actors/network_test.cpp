@@ -424,14 +424,22 @@ TEST_CASE("a task that answers and takes nothing is given up, and taken back whe
   CHECK((*again)[0].identical(value));
 }
 
-TEST_CASE("no step runs on a task that is back before those that send to it know") {
-  SocketCluster tasks(2, false);
+/// Two tasks, of which the first reaches the second by a relay alone.
+struct RelayedTasks {
+  SocketCluster tasks{2, false};
   const std::string through = tasks.directory.file("relay");
-  tasks.of_task = [&](ClusterOptions& options, int task) {
-    if (task == 0) options.spec = tasks.options_by(1, through).cluster.spec;
-  };
-  auto relay = std::make_unique<Relay>(through, tasks.path(1));
-  tasks.start(0), tasks.start(1);
+  std::unique_ptr<Relay> relay = std::make_unique<Relay>(through, tasks.path(1));
+  RelayedTasks() {
+    tasks.of_task = [this](ClusterOptions& options, int task) {
+      if (task == 0) options.spec = tasks.options_by(1, through).cluster.spec;
+    };
+    tasks.start(0), tasks.start(1);
+  }
+};
+
+TEST_CASE("no step runs on a task that is back before those that send to it know") {
+  RelayedTasks t;
+  auto& [tasks, through, relay] = t;
   const auto engine = tasks.client();
   Graph graph(engine->ops());
   const Scope s(graph);
@@ -464,13 +472,8 @@ TEST_CASE("no step runs on a task that is back before those that send to it know
 }
 
 TEST_CASE("tasks that lose one another, but not the client, are not ready until they are connected again") {
-  SocketCluster tasks(2, false);
-  const std::string through = tasks.directory.file("relay");
-  tasks.of_task = [&](ClusterOptions& options, int task) {
-    if (task == 0) options.spec = tasks.options_by(1, through).cluster.spec;
-  };
-  auto relay = std::make_unique<Relay>(through, tasks.path(1));
-  tasks.start(0), tasks.start(1);
+  RelayedTasks t;
+  auto& [tasks, through, relay] = t;
   const auto engine = tasks.client();
   Graph graph(engine->ops());
   const Scope s(graph);
