@@ -382,10 +382,9 @@ void Connector::Impl::look_up_or_connect(Dials::iterator at) {
 
 void Connector::Impl::connect_next(Dials::iterator at) {
   Dial& dial = at->second;
-  if (dial.next == dial.addresses.size() && !dial.refusal)
-    return fail(at, make_error(dial.code, "no connection: {}", dial.faults), true);
   if (dial.next == dial.addresses.size()) {
-    Error why = std::move(*dial.refusal);
+    if (!dial.refusal) return fail(at, make_error(dial.code, "no connection: {}", dial.faults), true);
+    const Error why = std::move(*dial.refusal);
     if (dial.faults.empty()) return fail(at, why, dial.refusal_may_change);
     // The right one may come at an address where nobody is now.
     return fail(at, make_error(Code::kUnavailable, "{}; no connection: {}", why.message, dial.faults), true);

@@ -227,12 +227,14 @@ Status Planner::add(const Node& node, uint32_t device) {
   p.num_inputs = static_cast<uint16_t>(node.inputs().size());
   p.num_outputs = static_cast<uint16_t>(node.num_outputs());
   switch (by.kind) {
-    case KernelKind::kCompute:
+    case KernelKind::kCompute: {
       p.kind = NodeKind::kCompute;
       p.compute = static_cast<ComputeKernel*>(kernel);
-      if (const auto same = constant_output(node, device, p.compute); !same.ok()) return same.status();
-      else if (*same) return constants_[static_cast<size_t>(node.id())] = *same, Status();
-      break;
+      TROUPE_ASSIGN(const Tensor* const same, constant_output(node, device, p.compute));
+      if (!same) break;
+      constants_[static_cast<size_t>(node.id())] = same;
+      return {};
+    }
     case KernelKind::kResource:
       p.kind = NodeKind::kResource;
       p.resource = static_cast<ResourceKernel*>(kernel);
