@@ -22,8 +22,8 @@ struct ReadyTensor {
   std::vector<uint32_t> iterations = {};
 };
 
-/// One request to the host of a resource. The kernel lives as long as the step that waits for the reply, who asks as
-/// long as the engine.
+/// One request to the host of a resource. The kernel lives as long as the step that waits for the reply, the device
+/// that asks as long as the engine.
 struct ResourceUse {
   ResourceKernel* kernel = nullptr;
   std::vector<Tensor> inputs;

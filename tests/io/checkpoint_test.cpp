@@ -230,7 +230,7 @@ TEST_CASE("a missing pointer or target falls back; nothing sound is an error tha
   CHECK_THAT(loaded.error().message, Catch::Contains("000001") && Catch::Contains("000002"));
 }
 
-TEST_CASE("who is killed within the first save leaves nothing, or a checkpoint that is none of the damaged") {
+TEST_CASE("a kill within the first save leaves a whole checkpoint or nothing, and nothing is passed over") {
   auto files = std::make_shared<SimulatedFiles>();
   REQUIRE(Checkpointer::open("d", 2, files)->save(state(7), 7).ok());
   files->now.erase("d/latest");
