@@ -95,6 +95,8 @@ Result<std::unique_ptr<Kernel>> KernelRegistry::made_by(const Entry& entry, cons
   });
   if (kernel.ok() && !*kernel) return make_error(Code::kInternal, "the factory of its kernel made none");
   if (kernel.ok()) (*kernel)->checked = entry.checked;
+  if (kernel.ok() && entry.checked && entry.kind == DeviceKind::kCuda)
+    (*kernel)->host_outputs = std::make_shared<const std::vector<int>>(entry.host.outputs);
   return kernel;
 }
 

@@ -2,6 +2,7 @@
 // What is asked of the outputs of kernels.
 #include "devices/run_kernel.h"
 
+#include "devices/host_arguments.h"
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -15,6 +16,11 @@ Status check_outputs(const Node& node, const Kernel& kernel, std::span<const Ten
     if (t.dtype() != node.dtype(i) || (kernel.checked && !node.shape(i).compatible(t.shape())))
       return make_error(Code::kInternal, "output {} is {}{}, declared as {}{}", i, to_string(t.dtype()),
                         t.shape().str(), to_string(node.dtype(i)), node.shape(i).str());
+    if (!kernel.host_outputs || is_object(t.dtype())) continue;
+    const Space space = names_argument(*kernel.host_outputs, i, node.num_outputs()) ? Space::kHost : Space::kGpu;
+    if (t.space() != space)
+      return make_error(Code::kInternal, "output {} is in {}, its kernel is registered to set it in {}", i,
+                        to_string(t.space()), to_string(space));
   }
   return {};
 }

@@ -12,9 +12,9 @@ inline Status run_kernel(ComputeKernel& kernel, KernelContext& context) {
   return guarded([&] { return kernel.compute(context); });
 }
 
-/// Holds what a kernel put out against what its node declares: number, that each is set, dtype, and shape. Shapes are
-/// those of checked kernels only: Troupe's own are tested, and the inferred shape of a variable may be a promise that a
-/// graph from elsewhere does not keep. Error: kInternal.
+/// Holds what a kernel put out against what its node declares: number, that each is set, dtype, shape, and of a GPU's
+/// kernel whose memory it is in. The last two of checked kernels only: Troupe's own are tested, and the inferred shape
+/// of a variable may be a promise that a graph from elsewhere does not keep. Error: kInternal.
 Status check_outputs(const Node& node, const Kernel& kernel, std::span<const Tensor> outputs);
 
 }  // namespace troupe

@@ -5,7 +5,7 @@
 // possibly by several devices at once: it must be thread-safe in what it keeps (caches of primitives: a mutex or none).
 // An exception from a kernel is an error of its node (kResourceExhausted for std::bad_alloc, else kInternal with
 // what()). Of kernels that are registered by EngineOptions::register_ops, dtype and shape of each output are checked
-// against what the node declares.
+// against what the node declares, and of GPUs' kernels whose memory it is in (KernelRegistry::HostMemory).
 #pragma once
 #include <functional>
 #include <map>
@@ -127,6 +127,9 @@ class Kernel {
   virtual bool shareable() const { return false; }
   /// Whether the executor checks what it puts out; set by the registry, see KernelRegistry::check_from_now_on.
   bool checked = false;
+  /// Of a GPU's kernel that is checked: HostMemory::outputs that it is registered with; null: of others. Set by the
+  /// registry.
+  std::shared_ptr<const std::vector<int>> host_outputs = {};
 };
 
 /// Runs on the device: reads inputs, sets every output, returns. May not block. Errors need not name node or op: the
@@ -286,7 +289,8 @@ class KernelRegistry {
   template <class K> void add(std::string_view op, DeviceKind kind, const Types& types, HostMemory host) {
     add(op, kind, types, KernelFactory::of<K>(), std::move(host));
   }
-  /// Kernels that are added from now on are not Troupe's own: an executor checks dtype and shape of their outputs.
+  /// Kernels that are added from now on are not Troupe's own: an executor checks dtype and shape of their outputs, and
+  /// of GPUs' kernels whose memory they are in.
   void check_from_now_on() { checked_ = true; }
   /// Kernels that are made from now on touch files in these folders alone (KernelInit::data_folders).
   void limit_files(std::shared_ptr<const DataFolders> folders) { data_folders_ = std::move(folders); }

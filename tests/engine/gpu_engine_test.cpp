@@ -734,6 +734,54 @@ TEST_CASE("gpu: a deadline that passes while the card works names a node that it
   CHECK_THAT(result.error().message, Contains("while it waited for this node"));
 }
 
+TEST_CASE("gpu: a user's kernel that sets an output in the wrong memory is an error of its node") {
+  struct Misplaces final : ComputeKernel {
+    explicit Misplaces(bool at_host) : at_host(at_host) {}
+    Status compute(KernelContext& c) override {
+      auto made = at_host ? Tensor::zeros(DType::kFloat32, c.input(0).shape())
+                          : c.allocate(DType::kFloat32, c.input(0).shape());
+      TROUPE_RETURN_IF_ERROR(made.status());
+      c.set_output(0, std::move(*made));
+      return {};
+    }
+    const bool at_host;
+  };
+  FakeGpus gpus;
+  EngineOptions options = gpus.options();
+  options.register_ops = [](OpRegistry& ops, KernelRegistry& kernels) {
+    const auto add = [&](const char* name, bool at_host, KernelRegistry::HostMemory memory) {
+      OpDef op(name);
+      ops.add(op.input("x: float32").output("y: float32").doc("Zeros.").shape(unchanged_shape),
+              not_differentiable("it is constant"));
+      kernels.add(name, DeviceKind::kCuda, {},
+                  KernelFactory([at_host](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+                    return std::unique_ptr<ComputeKernel>(new Misplaces(at_host));
+                  }),
+                  std::move(memory));
+    };
+    add("TestAtHost", true, {});
+    add("TestOnCard", false, {.inputs = {}, .outputs = {-1}});
+    add("TestNamed", true, {.inputs = {}, .outputs = {0}});
+    add("TestPlain", false, {});
+  };
+  GpuStage s(gpus, std::move(options));
+  const Output x = s.placeholder(PartialShape{3});
+  const FeedList feeds{{x, Tensor::of<float>({1, 2, 3})}};
+  for (const char* op : {"TestAtHost", "TestOnCard"}) {
+    const Output y = s.gpu.named("wrong").op(op, {x});
+    for (const Output& fetch : {y, s.gpu.op("Neg", {y}), s.scope.device("/cpu:0").op("Neg", {y})}) {
+      REQUIRE(s.scope.ok());
+      const auto result = s.session->run(feeds, {fetch});
+      REQUIRE_FALSE(result.ok());
+      INFO(result.error().str());
+      CHECK(result.error().code == Code::kInternal);
+      CHECK(result.error().op == op);
+      CHECK_THAT(result.error().message, Contains("output 0 is in") && Contains("registered to set it in"));
+    }
+  }
+  for (const char* op : {"TestNamed", "TestPlain"}) CHECK(s.run(s.gpu.op(op, {x}), feeds).shape() == Shape{3});
+}
+
 TEST_CASE("gpu: options that cannot be, and cards that are not there, are errors in one line") {
   FakeGpus gpus;
   const auto code = [&](auto change) {
