@@ -392,7 +392,7 @@ void Pipeline::Impl::done(int64_t number, int64_t rows, RunResult& result) {
     if (--batch.left == 0) {
       if (!error_) {
         ++batches_done_;
-        last_update_ = Clock::now();
+        record_.update(Clock::now());
         const double m = options_.micro_batches;
         reports_.push_back({first_step_ + updates(), 0, static_cast<float>(batch.loss / m),
                             static_cast<float>(batch.accuracy / m), batch.examples});

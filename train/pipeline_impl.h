@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "train/batch_source.h"
+#include "train/loss_record.h"
 #include "train/pipeline_graph.h"
 #include "train/snapshot_interval.h"
 #include "train/task_watch.h"
@@ -139,10 +140,7 @@ class Pipeline::Impl {
   }
   bool may_be_lost() const { return error_ && may_be_lost(*error_); }
   /// Under mutex_: a loss that is found from now on is another one than the last.
-  void begin_wait() {
-    last_update_ = Clock::now();
-    failed_at_ = -1;
-  }
+  void begin_wait() { record_.renew(Clock::now()); }
 
   /// Lets the batches under way end and keeps what the variables are then.
   void keep_snapshot(const std::function<void(const StepReport&)>& on_step);
@@ -215,9 +213,8 @@ class Pipeline::Impl {
   RunSummary between_;                // losses that the next run is to tell of
   std::thread::id catching_up_ = {};  // the thread that is in catch_up()
   bool heeds_stop_ = true;            // what trains does
-  Clock::time_point last_update_ = {}, lost_since_ = {};
-  int64_t failed_at_ = -1;  // the last step that failed though all tasks were there
-  int in_flight_ = 0;       // steps whose callback has not ended
+  LossRecord record_;
+  int in_flight_ = 0;  // steps whose callback has not ended
   bool stop_ = false;
   int snapshots_ = 0;           // calls of snapshot() at work: no batch begins
   bool may_begin_ = false;      // a batch waits for those

@@ -2,6 +2,7 @@
 // Snapshots of a pipeline, how it goes back to one when a task is lost, and evaluations, which find that too.
 #include "train/evaluation.h"
 #include "train/pipeline_impl.h"
+#include "train/tasks.h"
 
 namespace troupe::nn {
 
@@ -91,30 +92,22 @@ bool Pipeline::Impl::go_back(RunSummary& summary) {
   going_back_ = true;
   const Error why = *error_;
   const int64_t lost_at = first_step_ + updates();
-  // What fails again at the same step though all tasks are there is still the same loss, as is one without an update
-  // since the last.
-  const bool is_known = watch_->lost(watch_->all()).has_value();
-  if (last_update_ >= lost_since_ && (is_known || lost_at > failed_at_)) lost_since_ = Clock::now(), ++summary.losses;
-  const int64_t failed_before = failed_at_;
-  if (!is_known) failed_at_ = std::max(failed_at_, lost_at);
-  const auto since = lost_since_;
+  if (record_.fail(lost_at, watch_->lost(watch_->all()).has_value(), Clock::now())) ++summary.losses;
+  const auto since = record_.since();
   const auto deadline = later(since, options_.recovery.wait);
   TaskReport told{.reason = why.message, .step = lost_at};
   lock.unlock();
   tell(told);
   lock.lock();
   for (bool again = false; !ends(); again = true) {
-    if (again || !watch_->lost(watch_->all())) changed_.wait_for(lock, kPause, [&] { return ends(); });
-    const auto woken = [&] { return ends() || watch_->up(watch_->all()); };
-    if (deadline == Clock::time_point::max()) changed_.wait(lock, woken);
-    else changed_.wait_until(lock, deadline, woken);
-    if (ends()) break;
-    if (Clock::now() >= deadline) {
+    const auto waited = watch_->wait(lock, changed_, deadline, again, [&] { return ends(); });
+    if (waited == TaskWatch::Waited::kEnded) break;
+    if (waited == TaskWatch::Waited::kTooLong) {
       gave_up_ = true;
       going_back_ = false;
       return true;
     }
-    if (watch_->lost(watch_->all())) failed_at_ = failed_before;  // other tasks only told of it sooner
+    if (watch_->lost(watch_->all())) record_.explain();
     watch_->accept(watch_->all());
     changed_.wait(lock, [&] { return snapshots_ == 0; });
     const Kept kept = *kept_;

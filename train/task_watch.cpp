@@ -49,4 +49,14 @@ Status TaskWatch::begin(std::mutex& mutex, std::condition_variable& changed, std
   }
 }
 
+TaskWatch::Waited TaskWatch::wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                                  Clock::time_point until, bool again, const std::function<bool()>& ends) const {
+  if (again || !lost(tasks_)) changed.wait_for(lock, kPause, ends);
+  const auto woken = [&] { return ends() || up(tasks_); };
+  if (until == Clock::time_point::max()) changed.wait(lock, woken);
+  else changed.wait_until(lock, until, woken);
+  if (ends()) return Waited::kEnded;
+  return Clock::now() >= until ? Waited::kTooLong : Waited::kThere;
+}
+
 }  // namespace troupe::nn

@@ -44,6 +44,12 @@ class TaskWatch {
   /// anything to lose. `changed` is told, as the watch is, and `mutex`, which guards this, is not held meanwhile.
   Status begin(std::mutex& mutex, std::condition_variable& changed, std::chrono::nanoseconds wait,
                const std::function<Status()>& assign);
+  /// How a wait for all tasks ends: they are there, `until` has passed, or `ends` has come true.
+  enum class Waited { kThere, kTooLong, kEnded };
+  /// Waits for that, with `lock` on the mutex that guards this. Not at once where it is tried `again`, or where no task
+  /// is lost, which may be told yet.
+  Waited wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, Clock::time_point until, bool again,
+              const std::function<bool()>& ends) const;
   /// Whether an error comes of a task that is lost.
   bool explains(const Error& error, const Names& tasks) const {
     return error.code == Code::kUnavailable || lost(tasks);

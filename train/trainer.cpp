@@ -122,7 +122,7 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
   if (recovers() && !kept_->snapshot) keep_snapshot();
   // When it was due in the runs before it is due in this one: short runs keep snapshots, too.
   next_kept_ = std::min(next_kept_, later(Clock::now(), snapshot_interval(options_.recovery, took_)));
-  last_update_ = Clock::now();
+  record_.update(Clock::now());
   if (!std::exchange(input_started_, true) && !broken_) enqueue_next(0, launches);
   schedule(launches);
   while (true) {

@@ -28,6 +28,7 @@
 #include <optional>
 
 #include "train/batch_source.h"
+#include "train/loss_record.h"
 #include "train/snapshot_interval.h"
 #include "train/task_watch.h"
 #include "train/tasks.h"
@@ -284,12 +285,11 @@ class Trainer::Impl {
   /// The next update is kept before another one begins: after a loss, so that those that come faster than snapshots do
   /// not keep a run from its end.
   bool keeps_next_ = false;
-  Clock::time_point lost_since_ = {}, last_update_ = {}, last_look_ = {}, taking_since_ = {};
+  LossRecord record_;
+  Clock::time_point last_look_ = {}, taking_since_ = {};
   Clock::time_point next_kept_ = Clock::time_point::max();
   Clock::duration took_ = {};         // the last snapshot
   Clock::time_point asked_at_ = {};   // when the last call began that may wait for tasks
-  int64_t failed_at_ = -1;            // the last step that failed though all tasks were there
-  int64_t failed_before_ = -1;        // the same, before the loss at hand
   int64_t position_ = 0;              // of the dataset: elements before those that are counted by filled_
   int losses_ = 0;                    // of the run
   int64_t lost_ = 0, told_lost_ = 0;  // batches that no update has seen; those that news told of

@@ -190,7 +190,7 @@ void Trainer::Impl::replica_done(int i, RunResult& result, Launches& launches) {
     ++done_;
   }
   ++r.updates;
-  last_update_ = Clock::now();
+  record_.update(Clock::now());
   report.step = local() ? first_step_ + r.updates : step();
   if (reporting_) {
     ++r.reports;

@@ -36,11 +36,7 @@ void Trainer::Impl::watch_tasks() {
 void Trainer::Impl::lose(const Error& error) {
   const auto why = watch_->lost(vital_);
   broken_ = why.value_or(error);
-  // What fails again at the same step though all tasks are there is still the same loss, as is one without an update
-  // since the last.
-  if (last_update_ >= lost_since_ && (why || step() > failed_at_)) lost_since_ = Clock::now(), ++losses_;
-  failed_before_ = failed_at_;
-  if (!why) failed_at_ = std::max(failed_at_, step());
+  if (record_.fail(step(), why.has_value(), Clock::now())) ++losses_;
   news_.push_back({.reason = broken_->message, .step = step()});
 }
 
@@ -126,7 +122,8 @@ void Trainer::Impl::take_care(Launches& launches) {
   // So many are aside, for too long, that no update can be made.
   const auto aside = [](const Replica& r) { return r.phase == Phase::kAside; };
   const auto left = std::ssize(replicas_) - std::ranges::count_if(replicas_, aside);
-  if (const int least = hybrid() ? needed() : 1; left < least && now >= later(last_update_, options_.recovery.wait)) {
+  if (const int least = hybrid() ? needed() : 1;
+      left < least && now >= later(record_.last_update(), options_.recovery.wait)) {
     gave_up_ = gave_up_ || (updating_ && in_doubt());
     error_ =
         make_error(Code::kUnavailable, "{} of {} replicas {} left, and an update needs {}: {}", left, replicas_.size(),
@@ -144,20 +141,15 @@ void Trainer::Impl::recover(std::unique_lock<std::mutex>& lock, const Ends& ends
   for (auto& launch : launches) launch();
   lock.lock();
   changed_.wait(lock, [&] { return in_flight_ == 0; });
-  const auto deadline = later(std::max(lost_since_, asked_at_), options_.recovery.wait);
+  const auto deadline = later(std::max(record_.since(), asked_at_), options_.recovery.wait);
   for (bool again = false; broken_ && !error_ && !ends(); again = true) {
-    // What has failed without a task being lost is not tried again at once.
-    if (again || !watch_->lost(watch_->all())) changed_.wait_for(lock, kPause, ends);
-    const auto there = [&] { return watch_->up(watch_->all()); };
-    const auto woken = [&] { return ends() || there(); };
-    if (deadline == Clock::time_point::max()) changed_.wait(lock, woken);
-    else changed_.wait_until(lock, deadline, woken);
-    if (ends()) break;
-    if (Clock::now() >= deadline) {
+    const auto waited = watch_->wait(lock, changed_, deadline, again, ends);
+    if (waited == TaskWatch::Waited::kEnded) break;
+    if (waited == TaskWatch::Waited::kTooLong) {
       error_ = *broken_;
       break;
     }
-    if (watch_->lost(watch_->all())) failed_at_ = failed_before_;  // other tasks only told of it sooner
+    if (watch_->lost(watch_->all())) record_.explain();
     watch_->accept(watch_->all());
     all_steps_ = CancelToken();
     update_step_ = CancelToken();
@@ -196,7 +188,7 @@ Status Trainer::Impl::go_back(const Kept& kept) {
 }
 
 void Trainer::Impl::begin_again(const Kept& kept) {
-  const std::chrono::duration<double> seconds = Clock::now() - lost_since_;
+  const std::chrono::duration<double> seconds = Clock::now() - record_.since();
   // kAsync: what is kept may have updates of steps that failed with their tasks, which were not counted.
   const int64_t lost = std::max<int64_t>(step() - kept.step, 0);
   // What was read since then is read again, or, where it cannot be, all lost.
@@ -213,7 +205,7 @@ void Trainer::Impl::begin_again(const Kept& kept) {
   keeps_next_ = true;
   done_ = started_ = kept.step - first_step_;
   if (!running_) target_ = std::max(target_, done_);
-  if (done_ >= target_) last_update_ = Clock::now();  // none is to be made again: the next loss is another one
+  if (done_ >= target_) record_.update(Clock::now());  // none is to be made again: the next loss is another one
   position_ = kept.batches;
   filled_ = taken_ = 0;
   miscounted_ = counting_ = seen_ = false;

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "tests/train/trainer_fixture.h"
+#include "troupe/trace.h"
 
 namespace troupe::nn {
 namespace {
