@@ -112,16 +112,19 @@ class AudioSpectrogram final : public ComputeKernel {
     }
     std::call_once(weighted_, [&] { hann_ = hann(windows_.size); });  // there are samples for a window
     float* out = y.mutable_data<float>();
+    using Line = std::vector<Fourier<double>::Number>;
+    const Fourier<double> fourier(windows_.transformed());
     parallel_for(c.threads(), channels * frames, 1 + kDearGrain / bins, [&](int64_t begin, int64_t end) {
-      Fourier fourier(windows_.transformed());
-      std::vector<Fourier::Number> line(static_cast<size_t>(windows_.transformed()));
+      Line line(static_cast<size_t>(windows_.transformed())), work(static_cast<size_t>(fourier.work_size()));
       for (int64_t i = begin; i < end; ++i) {
-        std::ranges::fill(line, 0);
+        std::ranges::fill(line, Line::value_type{});
         const float* in = x.data<float>() + i % frames * windows_.stride * channels + i / frames;
-        for (int64_t k = 0; k < windows_.size; ++k) line[k] = hann_[k] * in[k * channels];
-        fourier.run(line.data(), false);
-        for (int64_t k = 0; k < bins; ++k)
-          out[i * bins + k] = static_cast<float>(squared_ ? std::norm(line[k]) : std::abs(line[k]));
+        for (int64_t k = 0; k < windows_.size; ++k) line[k].re = hann_[k] * in[k * channels];
+        fourier.run(line.data(), work.data());
+        for (int64_t k = 0; k < bins; ++k) {
+          const std::complex<double> z(line[k].re, line[k].im);
+          out[i * bins + k] = static_cast<float>(squared_ ? std::norm(z) : std::abs(z));
+        }
       }
     });
     c.set_output(0, std::move(y));

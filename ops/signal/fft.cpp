@@ -71,110 +71,139 @@ void each_line(const Shape& lines, const std::array<int64_t, kMaxRank>& a, const
   }
 }
 
-/// A transform of n numbers. Of an even count of real ones, the transform of n / 2 numbers, each made of two
-/// neighbours, has all that is needed.
-struct FftPlan {
-  FftPlan(int64_t n, bool real) : halved(real && n % 2 == 0), fourier(halved ? n / 2 : n) {
-    for (int64_t k = 0; halved && k <= n / 2; ++k) turns.push_back(Fourier::root(k, n));
+template <class R> void set(Lanes<R, 1>& z, int, R re, R im) { z = {re, im}; }
+template <class R, int L> void set(Lanes<R, L>& z, int l, R re, R im) {
+  z.re[l] = re;
+  z.im[l] = im;
+}
+template <class R> Lanes<R, 1> get(const Lanes<R, 1>& z, int) { return z; }
+template <class R, int L> Lanes<R, 1> get(const Lanes<R, L>& z, int l) { return {z.re[l], z.im[l]}; }
+
+/// Transforms along one dimension of n numbers with parts of type R, from x, of which more is passed over, to y. Either
+/// may be real: then only half of the transform is written, or read.
+template <class In, class Out, class R> class LineTransform {
+ public:
+  static constexpr bool kReadsReal = !is_complex_type<In>, kWritesReal = !is_complex_type<Out>;
+  using Plan = RealFourier<R>;
+
+  LineTransform(const Plan& plan, const Tensor& x, Tensor& y, int d, int64_t n, bool inverse)
+      : plan_(plan), in_(x.data<In>()), out_(y.mutable_data<Out>()), lines_(y.shape()), from_(strides_of(x.shape())),
+        to_(strides_of(y.shape())), step_(from_[d]), step_out_(to_[d]), n_(n), written_(y.shape()[d]),
+        inverse_(inverse) {
+    lines_.set(d, 1);
   }
-  const bool halved;
-  const Fourier fourier;
-  std::vector<Fourier::Number> turns;  // of halved ones, exp(-2 pi i k / n)
+
+  void run(int threads) const {
+    const Fourier<R>& fourier = plan_.fourier();
+    const int64_t count = lines_.elements();
+    if (!fourier.is_long()) {
+      using Numbers = typename Fourier<R>::Numbers;
+      constexpr int kLanes = Fourier<R>::kLanes;
+      parallel_for(threads, (count + kLanes - 1) / kLanes, 1 + kCheapGrain / (32 * n_),
+                   [&](int64_t begin, int64_t end) {
+                     Room<Numbers> room(*this);
+                     for (int64_t i = begin * kLanes; i < std::min(end * kLanes, count); i += kLanes)
+                       carry_out<kLanes>(i, static_cast<int>(std::min<int64_t>(kLanes, count - i)), room, 1);
+                   });
+      return;
+    }
+    // Threads take lines or, where these are few, share them.
+    const int64_t parts = count >= threads ? threads : 1;
+    std::vector<Room<typename Fourier<R>::Number>> rooms(static_cast<size_t>(parts),
+                                                         Room<typename Fourier<R>::Number>(*this));
+    parallel_for(static_cast<int>(parts), parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part)
+        for (int64_t i = count * part / parts; i < count * (part + 1) / parts; ++i)
+          carry_out<1>(i, 1, rooms[static_cast<size_t>(part)], parts == 1 ? threads : 1);
+    });
+  }
+
+ private:
+  template <class N> struct Room {
+    explicit Room(const LineTransform& t)
+        : line(static_cast<size_t>(t.n_ + 1)), work(static_cast<size_t>(t.plan_.fourier().work_size())) {}
+    std::vector<N> line, work;
+  };
+
+  /// The `used` of L lines that begin with number `first`.
+  template <int L> void carry_out(int64_t first, int used, Room<Lanes<R, L>>& room, int threads) const {
+    std::array<const In*, L> from{};
+    std::array<Out*, L> to{};
+    int next = 0;
+    each_line(lines_, from_, to_, first, first + used, [&](int64_t a, int64_t b) {
+      from[next] = in_ + a;
+      to[next++] = out_ + b;
+    });
+    for (; next < L; ++next) from[next] = from[0];
+    read<L>(from, room.line.data());
+    if constexpr (L == 1) plan_.fourier().run(room.line.data(), room.work.data(), threads);
+    else plan_.fourier().run(room.line.data(), room.work.data());
+    if (kReadsReal && plan_.halved()) plan_.part(room.line.data());
+    write<L>(room.line.data(), to, used);
+  }
+
+  /// With the sign of the inverse turned, conjugates give its conjugates.
+  template <int L> void read(const std::array<const In*, L>& from, Lanes<R, L>* line) const {
+    const int64_t half = n_ / 2 + 1;
+    if constexpr (kReadsReal) {
+      for (int l = 0; l < L; ++l) {
+        const In* p = from[l];
+        if (plan_.halved())
+          for (int64_t k = 0; k < n_ / 2; ++k) set<R>(line[k], l, p[2 * k * step_], p[(2 * k + 1) * step_]);
+        else
+          for (int64_t k = 0; k < n_; ++k) set<R>(line[k], l, p[k * step_], 0);
+      }
+    } else {
+      const R sign = inverse_ ? -1 : 1;
+      for (int64_t k = 0; k < (kWritesReal ? half : n_); ++k)
+        for (int l = 0; l < L; ++l) {
+          const In v = from[l][k * step_];
+          set<R>(line[k], l, v.real(), kWritesReal && (k == 0 || 2 * k == n_) ? 0 : sign * v.imag());
+        }
+    }
+    if constexpr (kWritesReal) {
+      if (plan_.halved()) plan_.join(line);
+      else
+        for (int64_t k = 1; k < half; ++k) line[n_ - k] = {line[k].re, -line[k].im};
+    }
+  }
+
+  template <int L> void write(const Lanes<R, L>* line, const std::array<Out*, L>& to, int used) const {
+    const R scale = inverse_ ? 1 / static_cast<R>(n_) : 1;
+    if constexpr (kWritesReal) {
+      for (int l = 0; l < used; ++l) {
+        Out* p = to[l];
+        if (plan_.halved())
+          for (int64_t k = 0; k < n_ / 2; ++k) {
+            const auto z = get(line[k], l);
+            p[2 * k * step_out_] = z.re * scale;
+            p[(2 * k + 1) * step_out_] = -z.im * scale;
+          }
+        else
+          for (int64_t k = 0; k < written_; ++k) p[k * step_out_] = get(line[k], l).re * scale;
+      }
+    } else {
+      const R turned = inverse_ ? -scale : scale;
+      for (int64_t k = 0; k < written_; ++k)
+        for (int l = 0; l < used; ++l) {
+          const auto z = get(line[k], l);
+          to[l][k * step_out_] = Out(z.re * scale, z.im * turned);
+        }
+    }
+  }
+
+  const Plan& plan_;
+  const In* const in_;
+  Out* const out_;
+  Shape lines_;  // y, with 1 along the dimension
+  const std::array<int64_t, kMaxRank> from_, to_;
+  const int64_t step_, step_out_, n_, written_;
+  const bool inverse_;
 };
 
-/// Transforms along dimension d of n numbers, from x, of which more is passed over, to y. Either may be real: then only
-/// half of the transform is written, or read.
-template <class In, class Out>
-void transform(const FftPlan& plan, const Tensor& x, Tensor& y, int d, int64_t n, bool inverse, int threads) {
-  constexpr bool reads_real = !is_complex_type<In>, writes_real = !is_complex_type<Out>;
-  using Lanes = Fourier::Lanes;
-  constexpr int kLanes = Fourier::kLanes;
-  Shape lines = y.shape();
-  lines.set(d, 1);
-  const auto from = strides_of(x.shape()), to = strides_of(y.shape());
-  const int64_t step = from[d], step_out = to[d], half = n / 2 + 1;
-  const int64_t read = writes_real ? half : n, written = y.shape()[d], m = n / 2;
-  const In* in = x.data<In>();
-  Out* out = y.mutable_data<Out>();
-  const double scale = inverse ? 1 / static_cast<double>(n) : 1, sign = inverse ? -1 : 1;
-  const int64_t count = lines.elements(), groups = (count + kLanes - 1) / kLanes;
-  parallel_for(threads, groups, 1 + kCheapGrain / (32 * n), [&](int64_t begin, int64_t end) {
-    std::vector<Lanes> line(static_cast<size_t>(n + 1)), work(static_cast<size_t>(plan.fourier.work_size()));
-    const auto set = [](Lanes& z, int l, double re, double im) {
-      z.re[l] = re;
-      z.im[l] = im;
-    };
-    std::array<int64_t, kLanes> at{}, start{};
-    for (int64_t g = begin; g < end; ++g) {
-      const int used = static_cast<int>(std::min<int64_t>(kLanes, count - g * kLanes));
-      int next = 0;
-      each_line(lines, from, to, g * kLanes, g * kLanes + used, [&](int64_t a, int64_t b) {
-        at[next] = a;
-        start[next++] = b;
-      });
-      for (; next < kLanes; ++next) at[next] = at[0];
-      if constexpr (reads_real) {
-        for (int l = 0; l < kLanes; ++l) {
-          const In* p = in + at[l];
-          if (plan.halved)
-            for (int64_t k = 0; k < m; ++k) set(line[k], l, p[2 * k * step], p[(2 * k + 1) * step]);
-          else
-            for (int64_t k = 0; k < n; ++k) set(line[k], l, p[k * step], 0);
-        }
-      } else {
-        for (int64_t k = 0; k < read; ++k)
-          for (int l = 0; l < kLanes; ++l) {
-            const In v = in[at[l] + k * step];
-            set(line[k], l, v.real(), writes_real && (k == 0 || 2 * k == n) ? 0.0 : sign * v.imag());
-          }
-      }
-      // With the sign of the inverse turned, conjugates give its conjugates.
-      if constexpr (writes_real) {
-        if (plan.halved) {
-          for (int64_t k = 0; k <= m - k; ++k) {  // numbers k and m - k at once, by what both are
-            const Lanes a = line[k], b = line[m - k];
-            const Fourier::Number w = plan.turns[k];
-            const Lanes even{a.re + b.re, a.im - b.im}, odd{a.re - b.re, a.im + b.im};
-            const Lanes turned{odd.re * w.real() - odd.im * w.imag(), odd.re * w.imag() + odd.im * w.real()};
-            line[k] = {even.re + turned.im, even.im - turned.re};
-            line[m - k] = {even.re - turned.im, -even.im - turned.re};
-          }
-        } else {
-          for (int64_t k = 1; k < (n + 1) / 2; ++k) line[n - k] = {line[k].re, -line[k].im};
-        }
-      }
-      plan.fourier.run(line.data(), work.data());
-      if constexpr (writes_real) {
-        for (int l = 0; l < used; ++l) {
-          Out* p = out + start[l];
-          if (plan.halved)
-            for (int64_t k = 0; k < m; ++k) {
-              p[2 * k * step_out] = static_cast<Out>(line[k].re[l] * scale);
-              p[(2 * k + 1) * step_out] = static_cast<Out>(-line[k].im[l] * scale);
-            }
-          else
-            for (int64_t k = 0; k < written; ++k) p[k * step_out] = static_cast<Out>(line[k].re[l] * scale);
-        }
-      } else {
-        if (reads_real && plan.halved) {
-          line[m] = line[0];
-          for (int64_t k = 0; k <= m - k; ++k) {
-            const Lanes a = line[k], b = line[m - k];
-            const Fourier::Number w = plan.turns[k] * 0.5;
-            const Lanes even{0.5 * (a.re + b.re), 0.5 * (a.im - b.im)}, odd{a.im + b.im, b.re - a.re};
-            const Lanes turned{odd.re * w.real() - odd.im * w.imag(), odd.re * w.imag() + odd.im * w.real()};
-            line[k] = {even.re + turned.re, even.im + turned.im};
-            line[m - k] = {even.re - turned.re, turned.im - even.im};
-          }
-        }
-        using R = typename Out::value_type;
-        for (int64_t k = 0; k < written; ++k)
-          for (int l = 0; l < used; ++l)
-            out[start[l] + k * step_out] =
-                Out(static_cast<R>(line[k].re[l] * scale), static_cast<R>(sign * line[k].im[l] * scale));
-      }
-    }
-  });
+template <class In, class Out, class R>
+void transform(const RealFourier<R>& plan, const Tensor& x, Tensor& y, int d, int64_t n, bool inverse, int threads) {
+  LineTransform<In, Out, R>(plan, x, y, d, n, inverse).run(threads);
 }
 
 /// By numbers whose parts are of type R.
@@ -206,7 +235,7 @@ template <class R> class Fft final : public ComputeKernel {
       next.set(d, shape[d]);
       TROUPE_ASSIGN(Tensor y, c.allocate(writes_real && d == last ? dtype_of<R> : dtype_of<C>, next));
       const int64_t n = lengths[d - first];
-      const std::shared_ptr<const FftPlan> plan = plan_of(n, kind_.real && d == last);
+      const std::shared_ptr<const RealFourier<R>> plan = plan_of(n, kind_.real && d == last);
       if (reads_real && d == last) transform<R, C>(*plan, x, y, d, n, false, c.threads());
       else if (writes_real && d == last) transform<C, R>(*plan, x, y, d, n, true, c.threads());
       else transform<C, C>(*plan, x, y, d, n, kind_.inverse, c.threads());
@@ -219,12 +248,12 @@ template <class R> class Fft final : public ComputeKernel {
  private:
   using C = std::complex<R>;
   /// The plans of the last step are kept: their roots take as long as a few lines.
-  std::shared_ptr<const FftPlan> plan_of(int64_t n, bool real) {
+  std::shared_ptr<const RealFourier<R>> plan_of(int64_t n, bool real) {
     constexpr size_t kKept = 4;
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<const FftPlan>& plan = plans_[{n, real}];
+    std::shared_ptr<const RealFourier<R>>& plan = plans_[{n, real}];
     if (!plan) {
-      auto made = std::make_shared<const FftPlan>(n, real);
+      auto made = std::make_shared<const RealFourier<R>>(n, real);
       if (plans_.size() > kKept) plans_.clear();
       return plans_[{n, real}] = std::move(made);
     }
@@ -233,7 +262,7 @@ template <class R> class Fft final : public ComputeKernel {
 
   const FftKind kind_;
   std::mutex mutex_;
-  std::map<std::pair<int64_t, bool>, std::shared_ptr<const FftPlan>> plans_;
+  std::map<std::pair<int64_t, bool>, std::shared_ptr<const RealFourier<R>>> plans_;
 };
 
 template <int dims> Status complex_shape(ShapeContext& c) {
