@@ -16,8 +16,8 @@ enum class Activation {
 /// Sums that a product makes by the way, of what it has at hand.
 enum class SumsOf {
   kNone,
-  kResult,  // n: over the rows of c; only with `mask`
-  kA,       // m: over the k elements of each row of op(a); without bias, activation and mask
+  kResult,  // n: over the rows of c; only with `mask` or `gelu_of`
+  kA,       // m: over the k elements of each row of op(a); without bias, activation, mask and gelu_of
   kB,       // n: over the k elements of each column of op(b); likewise
 };
 
@@ -35,12 +35,15 @@ struct Product {
   int64_t a_step = 0, b_step = 0;
   double alpha = 1, beta = 0;
 
-  const void* bias = nullptr;  // n elements, added to each row; not with `mask`
+  const void* bias = nullptr;  // n elements, added to each row; not with `mask` or `gelu_of`
   Activation activation = Activation::kNone;
   /// If not null, Blas::mask_bytes() of memory with a bit for each element of c, which becomes 0 where that is 0: the
   /// derivative of Relu. Row after row, each in whole 16 bytes, the first element in the lowest bit of the first byte.
   /// Without bias and activation; `batch` is 1.
   const void* mask = nullptr;
+  /// If not null, m n elements x: each of c is multiplied by the derivative of Activation::kGelu at its x. Without
+  /// bias, activation and mask; `batch` is 1.
+  const void* gelu_of = nullptr;
 
   SumsOf sums = SumsOf::kNone;
   void* sums_to = nullptr;  // as many elements as `sums` says; `batch` is 1

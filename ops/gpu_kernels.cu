@@ -34,7 +34,8 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_math_unary_gpu(kernels);
   register_gather_gpu(kernels);
   register_fused_elementwise_gpu(kernels, launch_fused);
-  const GpuEpilogueLaunches epilogues{launch_epilogue, launch_relu_gradient, launch_relu_mask, launch_bias_gradient};
+  const GpuEpilogueLaunches epilogues{launch_epilogue, launch_relu_gradient, launch_gelu_gradient, launch_relu_mask,
+                                      launch_bias_gradient};
   register_fused_product_gpu(kernels, epilogues);
   register_product_gradient_gpu(kernels, epilogues);
   register_matmul_gpu(kernels);

@@ -61,7 +61,7 @@ uint32_t alignment_of(const void* at) {
 /// What the choice of an algorithm depends on.
 struct Problem {
   int64_t m, n, k, batch, a_step, b_step;
-  uint32_t a_alignment, b_alignment, c_alignment, bias_alignment, mask_alignment;
+  uint32_t a_alignment, b_alignment, c_alignment, bias_alignment, aux_alignment;
   cublasLtEpilogue_t epilogue;
   DType dtype;
   bool ta, tb, tf32, adds;
@@ -72,7 +72,7 @@ struct ProblemHash {
     uint64_t hash = 0;
     for (const int64_t part : {p.m, p.n, p.k, p.batch, p.a_step, p.b_step, int64_t{p.a_alignment},
                                int64_t{p.b_alignment}, int64_t{p.c_alignment}, int64_t{p.bias_alignment},
-                               int64_t{p.mask_alignment}, int64_t{p.epilogue}, static_cast<int64_t>(p.dtype),
+                               int64_t{p.aux_alignment}, int64_t{p.epilogue}, static_cast<int64_t>(p.dtype),
                                int64_t{p.ta} | int64_t{p.tb} << 1 | int64_t{p.tf32} << 2 | int64_t{p.adds} << 3}) {
       hash = (hash ^ static_cast<uint64_t>(part)) * 0x9e3779b97f4a7c15;
       hash ^= hash >> 29;
@@ -82,7 +82,9 @@ struct ProblemHash {
 };
 
 cublasLtEpilogue_t epilogue_of(const Product& p) {
-  if (p.mask) return p.sums == SumsOf::kResult ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DRELU;
+  const bool sums = p.sums == SumsOf::kResult;
+  if (p.mask) return sums ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DRELU;
+  if (p.gelu_of) return sums ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
   // Its A is what is b here (ColumnMajorProduct).
   if (p.sums == SumsOf::kB) return CUBLASLT_EPILOGUE_BGRADA;
   if (p.sums == SumsOf::kA) return CUBLASLT_EPILOGUE_BGRADB;
@@ -185,9 +187,9 @@ Status CublasBlas::describe(Descriptors& d, const Product& p, const CublasTypes&
   TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p)));
   if (const void* vector = p.sums == SumsOf::kNone ? p.bias : p.sums_to)
     TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector));
-  if (p.mask) {
-    TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.mask));
-    TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (p.n + 127) / 128 * 128));
+  if (const void* const aux = p.mask ? p.mask : p.gelu_of) {
+    TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux));
+    TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.mask ? (p.n + 127) / 128 * 128 : p.n));
   }
   TROUPE_RETURN_IF_ERROR(d.lay_out(d.left, types.data, c.left_rows, c.left_columns, p.batch, c.left_step));
   TROUPE_RETURN_IF_ERROR(d.lay_out(d.right, types.data, c.right_rows, c.right_columns, p.batch, c.right_step));
@@ -221,12 +223,15 @@ Result<CublasBlas::Choice> CublasBlas::choose(Descriptors& d, const Problem& pro
 
 Status CublasBlas::multiply(const Compute& gpu, const Product& p) {
   TROUPE_ASSIGN(const CublasTypes types, types_of(p.dtype, gpu.tf32));
-  if (p.dtype == DType::kFloat64 && p.activation == Activation::kGelu)
+  if (p.dtype == DType::kFloat64 && (p.activation == Activation::kGelu || p.gelu_of))
     return make_error(Code::kUnimplemented, "cuBLASLt rounds GELU of float64 as if it were float32");
+  // What GELU was of lies in rows of n elements, which must be whole 16 bytes of 16-bit floats for the library.
+  if (p.gelu_of && (p.n % 8 != 0 || alignment_of(p.gelu_of) < 16))
+    return make_error(Code::kUnimplemented, "cuBLASLt has no derivative of GELU for rows of {}", p.n);
   TROUPE_RETURN_IF_ERROR(set_card());
   Descriptors d{library_};
   TROUPE_RETURN_IF_ERROR(describe(d, p, types));
-  const void* const vector = p.sums == SumsOf::kNone ? p.bias : p.sums_to;
+  const void *const vector = p.sums == SumsOf::kNone ? p.bias : p.sums_to, *const aux = p.mask ? p.mask : p.gelu_of;
   TROUPE_ASSIGN(const Choice choice, choose(d, {.m = p.m,
                                                 .n = p.n,
                                                 .k = p.k,
@@ -237,7 +242,7 @@ Status CublasBlas::multiply(const Compute& gpu, const Product& p) {
                                                 .b_alignment = alignment_of(p.b),
                                                 .c_alignment = alignment_of(p.c),
                                                 .bias_alignment = vector ? alignment_of(vector) : 0,
-                                                .mask_alignment = p.mask ? alignment_of(p.mask) : 0,
+                                                .aux_alignment = aux ? alignment_of(aux) : 0,
                                                 .epilogue = epilogue_of(p),
                                                 .dtype = p.dtype,
                                                 .ta = p.ta,

@@ -17,6 +17,11 @@ template <class T> using HostSum = std::conditional_t<std::is_same_v<T, double>,
 
 double gelu_tanh(double x) { return std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)); }
 double gelu(double x) { return 0.5 * x * (1 + gelu_tanh(x)); }
+double gelu_slope(double x) {
+  const double g = gelu_tanh(x), slope = (1 - g) * (1 + g);
+  const double rest = 0.5 * x * slope * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+  return 0.5 * (1 + g) + (slope == 0 ? 0 : rest);
+}
 
 template <class T> class HostProduct {
  public:
@@ -59,6 +64,7 @@ template <class T> class HostProduct {
       if (p_.bias) x += static_cast<A>(static_cast<const T*>(p_.bias)[j]);
       x = activated(x);
       if (p_.mask && !is_on(r, j)) x = A(0);
+      if (p_.gelu_of) x *= static_cast<A>(gelu_slope(static_cast<A>(static_cast<const T*>(p_.gelu_of)[r * p_.n + j])));
       if (p_.sums == SumsOf::kResult) sums_[static_cast<size_t>(j)] += x;
       c[j] = static_cast<T>(x);
     }
@@ -93,17 +99,17 @@ class FakeBlas final : public Blas {
   explicit FakeBlas(const FakeBlasOptions& options) : options_(options) {}
   Status multiply(const Compute& gpu, const Product& p) override {
     const bool sums = p.sums != SumsOf::kNone;
-    const bool plain = !p.bias && !p.mask && p.activation == Activation::kNone;
-    if (p.m <= 0 || p.n <= 0 || p.k <= 0 || p.batch <= 0 || (p.batch > 1 && (p.mask || sums)) ||
-        (p.mask && (p.bias || p.activation != Activation::kNone)) ||
-        (sums && (!p.sums_to || (p.sums == SumsOf::kResult ? !p.mask : !plain)))) {
+    const bool slopes = p.mask || p.gelu_of, plain = !p.bias && !slopes && p.activation == Activation::kNone;
+    if (p.m <= 0 || p.n <= 0 || p.k <= 0 || p.batch <= 0 || (p.batch > 1 && (slopes || sums)) ||
+        (slopes && (p.bias || p.activation != Activation::kNone)) || (p.mask && p.gelu_of) ||
+        (sums && (!p.sums_to || (p.sums == SumsOf::kResult ? !slopes : !plain)))) {
       fake::add_fault(
           fmt::format("a product of {} [{},{}] x [{},{}] that libraries do not have", p.batch, p.m, p.k, p.k, p.n));
       return make_error(Code::kInternal, "no such product");
     }
     if (!options_.epilogues && (p.bias || p.activation != Activation::kNone || sums))
       return make_error(Code::kUnimplemented, "the test asked for a library without epilogues");
-    if (!options_.masks && p.mask)
+    if (!options_.masks && slopes)
       return make_error(Code::kUnimplemented, "the test asked for a library without masks");
     if (!options_.sums && sums) return make_error(Code::kUnimplemented, "the test asked for a library without sums");
     switch (p.dtype) {

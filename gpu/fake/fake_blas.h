@@ -9,7 +9,7 @@ namespace troupe::gpu {
 
 struct FakeBlasOptions {
   bool epilogues = true;  // else products with a bias, an activation or sums are kUnimplemented
-  bool masks = true;      // else those with a mask
+  bool masks = true;      // else those with a mask or the derivative of GELU
   bool sums = true;       // else those with sums
 };
 std::shared_ptr<Blas> make_fake_blas(const FakeBlasOptions& options = {});

@@ -11,6 +11,12 @@ namespace {
 
 bool transposes(const Node& product, const char* attr) { return product.attrs().get_or<bool>(attr, false); }
 
+/// Whether the last dimension of both is known to be the same.
+bool same_columns(const PartialShape& a, const PartialShape& b) {
+  const auto last = [](const PartialShape& s) { return s.has_rank() && s.rank() > 0 ? s[s.rank() - 1] : -1; };
+  return last(a) >= 0 && last(a) == last(b);
+}
+
 }  // namespace
 
 ProductGradientFusion::ProductGradientFusion(StepGraph& step, const PassDevices& devices)
@@ -22,7 +28,7 @@ ProductGradientFusion::ProductGradientFusion(StepGraph& step, const PassDevices&
     if (nodes[i]->op().name() == "BiasAddGrad" && data_format(*nodes[i]) == "NHWC")
       sums_.emplace(step.now(nodes[i]->inputs()[0]).node->id(), nodes[i]);
   }
-  find_relu_gradients(devices);
+  find_activation_gradients(devices);
   if (std::ranges::all_of(nodes, [](const Node* n) { return n->op().control_flow() == ControlFlow::kNone; }))
     find_pairs(devices);
 }
@@ -32,19 +38,30 @@ bool ProductGradientFusion::is_free(const Node& node, const Node& beside) const 
          same_place(node, beside);
 }
 
-void ProductGradientFusion::find_relu_gradients(const PassDevices& devices) {
+void ProductGradientFusion::find_activation_gradients(const PassDevices& devices) {
   for (const Node* node : step_.nodes()) {
-    if (node->op().name() != "ReluGrad" || !is_free(*node, *node)) continue;
-    const Node& product = *step_.now(node->inputs()[0]).node;
-    if (product.op().name() != "MatMul" || !readers_.one(product) || !is_free(product, *node)) continue;
-    if (!devices.on_gpu(*node) || !devices.serves(*node, "_FusedMatMulReluGrad")) continue;
-    ReluGradient found{&product, nullptr};
-    const auto [begin, end] = sums_.equal_range(node->id());
-    for (auto at = begin; at != end && !found.sums; ++at)
-      if (is_free(*at->second, *node)) found.sums = at->second;
-    for (const Node* part : {node, &product, found.sums})
+    const std::string& name = node->op().name();
+    const char* const fused = name == "ReluGrad"               ? "_FusedMatMulReluGrad"
+                              : name == "_GeluApproximateGrad" ? "_FusedMatMulGeluGrad"
+                                                               : nullptr;
+    if (!fused || !is_free(*node, *node)) continue;
+    const auto goes_along = [&](const Node& n) { return readers_.one(n) && is_free(n, *node); };
+    const Node *product = step_.now(node->inputs()[0]).node, *reshape = nullptr;
+    if (product->op().name() == "Reshape" && goes_along(*product)) {
+      reshape = product;
+      product = step_.now(reshape->inputs()[0]).node;
+    }
+    if (product->op().name() != "MatMul" || !goes_along(*product)) continue;
+    if (!devices.on_gpu(*node) || !devices.serves(*node, fused)) continue;
+    ActivationGradient found{fused, product, nullptr};
+    if (!reshape || same_columns(reshape->shape(0), product->shape(0))) {
+      const auto [begin, end] = sums_.equal_range(node->id());
+      for (auto at = begin; at != end && !found.sums; ++at)
+        if (is_free(*at->second, *node)) found.sums = at->second;
+    }
+    for (const Node* part : {node, product, reshape, found.sums})
       if (part) taken_[static_cast<size_t>(part->id())] = true;
-    relu_gradients_.emplace(node->id(), found);
+    gradients_.emplace(node->id(), found);
   }
 }
 
@@ -77,14 +94,14 @@ bool ProductGradientFusion::visit(const Node& node) {
     step_.replace(node, {&at->second, 1});
     return true;
   }
-  if (const auto at = relu_gradients_.find(node.id()); at != relu_gradients_.end()) return fuse_relu(node, at->second);
+  if (const auto at = gradients_.find(node.id()); at != gradients_.end()) return fuse_activation(node, at->second);
   if (const auto at = pairs_.find(node.id()); at != pairs_.end()) return fuse_pair(node, at->second);
   return false;
 }
 
-bool ProductGradientFusion::fuse_relu(const Node& gradient, const ReluGradient& parts) {
+bool ProductGradientFusion::fuse_activation(const Node& gradient, const ActivationGradient& parts) {
   const auto& factors = parts.product->inputs();
-  const Output made = step_.add_like(gradient, "_FusedMatMulReluGrad", {factors[0], factors[1], gradient.inputs()[1]},
+  const Output made = step_.add_like(gradient, parts.fused, {factors[0], factors[1], gradient.inputs()[1]},
                                      {{"transpose_a", transposes(*parts.product, "transpose_a")},
                                       {"transpose_b", transposes(*parts.product, "transpose_b")},
                                       {"num_sums", static_cast<int64_t>(parts.sums != nullptr)}});

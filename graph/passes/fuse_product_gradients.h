@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fusing of the gradients of biases and of Relu with the matrix products next to them, on GPUs.
+// Fusing of the gradients of biases, of Relu and of GELU with the matrix products next to them, on GPUs.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -10,10 +10,13 @@
 namespace troupe {
 
 /// What the matrix library of a GPU does at the end of a product of a backward pass. To run after EpilogueFusion.
-///   1. ReluGrad(MatMul(dz, w), y) with its BiasAddGrad, if any, becomes _FusedMatMulReluGrad.
+///   1. ReluGrad(MatMul(dz, w), y) with its BiasAddGrad, if any, becomes _FusedMatMulReluGrad, and
+///      _GeluApproximateGrad(MatMul(dz, w), x) _FusedMatMulGeluGrad. The product may be reshaped in between: then the
+///      sums go along where it is known that they are those of its columns.
 ///   2. BiasAddGrad(d) and MatMul(x, d) or MatMul(d, y), with d as it was transposed for a weight's gradient, become
 ///      _FusedMatMulBiasAddGrad. Not in steps with control flow, where x may be dead and d not.
-/// Left alone: a product under ReluGrad that has another reader, is fetched or fed, and nodes with control inputs.
+/// Left alone: a product under such a gradient that has another reader, is fetched or fed, and nodes with control
+/// inputs.
 class ProductGradientFusion {
  public:
   /// Finds what is to be fused in `step`, which must outlive it and change by visit() alone from now on.
@@ -22,8 +25,9 @@ class ProductGradientFusion {
   bool visit(const Node& node);
 
  private:
-  /// A ReluGrad.
-  struct ReluGradient {
+  /// What ReluGrad or _GeluApproximateGrad becomes.
+  struct ActivationGradient {
+    const char* fused;
     const Node* product;
     const Node* sums;  // its BiasAddGrad, or nullptr
   };
@@ -34,19 +38,19 @@ class ProductGradientFusion {
   };
 
   bool is_free(const Node& node, const Node& beside) const;
-  void find_relu_gradients(const PassDevices& devices);
+  void find_activation_gradients(const PassDevices& devices);
   void find_pairs(const PassDevices& devices);
-  bool fuse_relu(const Node& gradient, const ReluGradient& parts);
+  bool fuse_activation(const Node& gradient, const ActivationGradient& parts);
   bool fuse_pair(const Node& first, const Pair& pair);
 
   StepGraph& step_;
   const Readers readers_;
-  std::vector<size_t> places_;                            // by id: where in the order
-  std::unordered_multimap<int, const Node*> sums_;        // BiasAddGrads, by id of what they sum
-  std::unordered_map<int, ReluGradient> relu_gradients_;  // by id
-  std::unordered_map<int, Pair> pairs_;                   // by id of the first part
-  std::unordered_map<int, Output> second_;                // what is to stand for parts that come later, by id
-  std::vector<bool> taken_;                               // by id: a part of something
+  std::vector<size_t> places_;                             // by id: where in the order
+  std::unordered_multimap<int, const Node*> sums_;         // BiasAddGrads, by id of what they sum
+  std::unordered_map<int, ActivationGradient> gradients_;  // by id
+  std::unordered_map<int, Pair> pairs_;                    // by id of the first part
+  std::unordered_map<int, Output> second_;                 // what is to stand for parts that come later, by id
+  std::vector<bool> taken_;                                // by id: a part of something
 };
 
 }  // namespace troupe

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// _FusedMatMulReluGrad and _FusedMatMulBiasAddGrad on GPUs: by the matrix library where it has such, else its plain
-// product with a pass for each of the rest. The library has a bit for each element that says where Relu is on. The mask
-// that it makes in a forward product has 1 also where that is 0, where TensorFlow's gradient is 0; so it is made here.
+// _FusedMatMulReluGrad, _FusedMatMulGeluGrad and _FusedMatMulBiasAddGrad on GPUs: by the matrix library where it has
+// such, else its plain product with a pass for each of the rest. The library has a bit for each element that says where
+// Relu is on. The mask that it makes in a forward product has 1 also where that is 0, where TensorFlow's gradient is 0;
+// so it is made here.
 #include <atomic>
 
 #include "gpu/blas.h"
@@ -43,17 +44,18 @@ Status fill_zero(const gpu::Compute& gpu, Tensor& t) {
   return t.bytes() == 0 ? Status() : gpu.stream.fill(t.mutable_address(), 0, t.bytes());
 }
 
-class GpuFusedMatMulReluGrad final : public ComputeKernel {
+/// `kGelu`: else of Relu.
+template <bool kGelu> class GpuFusedMatMulActivationGrad final : public ComputeKernel {
  public:
-  GpuFusedMatMulReluGrad(const KernelInit& init, bool sums, const GpuEpilogueLaunches& launches)
+  GpuFusedMatMulActivationGrad(const KernelInit& init, bool sums, const GpuEpilogueLaunches& launches)
       : ta_(init.attr<bool>("transpose_a")), tb_(init.attr<bool>("transpose_b")), sums_(sums), launches_(launches) {}
 
   Status compute(KernelContext& c) override {
     const gpu::Compute& gpu = *c.device().gpu;
-    const Tensor &a = c.input(0), &features = c.input(2);
+    const Tensor& a = c.input(0);
     TROUPE_ASSIGN(const ProductPlan plan, plan_product(a.shape(), c.input(1).shape(),
                                                        {.batches = false, .broadcasts = true, .ta = ta_, .tb = tb_}));
-    TROUPE_RETURN_IF_ERROR(same_shapes(plan.out, features.shape()));
+    TROUPE_ASSIGN(const Tensor features, features_as_matrix(c.input(2), plan.out));
     TROUPE_ASSIGN(Tensor y, c.allocate(a.dtype(), plan.out));
     Tensor sums;
     if (sums_) {
@@ -64,23 +66,28 @@ class GpuFusedMatMulReluGrad final : public ComputeKernel {
       TROUPE_RETURN_IF_ERROR(fill_zero(gpu, y));
       if (sums_) TROUPE_RETURN_IF_ERROR(fill_zero(gpu, sums));
     } else {
-      TROUPE_RETURN_IF_ERROR(multiply(c, product_of(c, plan, ta_, tb_, y), y, sums));
+      TROUPE_RETURN_IF_ERROR(multiply(c, product_of(c, plan, ta_, tb_, y), features, y, sums));
     }
     if (sums_) c.set_output(1, std::move(sums));
+    TROUPE_ASSIGN(y, y.reshape(c.input(2).shape()));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
-  Status multiply(KernelContext& c, const gpu::Product& plain, Tensor& y, Tensor& sums) {
+  Status multiply(KernelContext& c, const gpu::Product& plain, const Tensor& features, Tensor& y, Tensor& sums) {
     const gpu::Compute& gpu = *c.device().gpu;
-    const Tensor& features = c.input(2);
-    if (masks_.load(std::memory_order_relaxed)) {
-      TROUPE_ASSIGN(Tensor mask, c.allocate(DType::kUInt8, {gpu::Blas::mask_bytes(plain.m, plain.n)}));
-      declare_uses(c, {&y, &mask, sums_ ? &sums : &y});
-      TROUPE_RETURN_IF_ERROR(launches_.relu_mask(gpu, features, mask));
+    if (slopes_.load(std::memory_order_relaxed)) {
       gpu::Product fused = plain;
-      fused.mask = mask.address();
+      Tensor mask;
+      if constexpr (kGelu) {
+        fused.gelu_of = features.address();
+      } else {
+        TROUPE_ASSIGN(mask, c.allocate(DType::kUInt8, {gpu::Blas::mask_bytes(plain.m, plain.n)}));
+        declare_uses(c, {&y, &mask, sums_ ? &sums : &y});
+        TROUPE_RETURN_IF_ERROR(launches_.relu_mask(gpu, features, mask));
+        fused.mask = mask.address();
+      }
       if (sums_) {
         gpu::Product both = fused;
         both.sums = gpu::SumsOf::kResult;
@@ -88,19 +95,19 @@ class GpuFusedMatMulReluGrad final : public ComputeKernel {
         TROUPE_ASSIGN(const bool done, with_sums_.multiply(gpu, both));
         if (done) return {};
       }
-      TROUPE_ASSIGN(const bool done, with_mask_.multiply(gpu, fused));
+      TROUPE_ASSIGN(const bool done, with_slopes_.multiply(gpu, fused));
       if (done) return sums_ ? launches_.bias_gradient(c, y, sums) : Status();
-      masks_.store(false, std::memory_order_relaxed);
+      slopes_.store(false, std::memory_order_relaxed);
     }
     TROUPE_RETURN_IF_ERROR(gpu.blas->multiply(gpu, plain));
-    TROUPE_RETURN_IF_ERROR(launches_.relu_gradient(gpu, features, y));
+    TROUPE_RETURN_IF_ERROR((kGelu ? launches_.gelu_gradient : launches_.relu_gradient)(gpu, features, y));
     return sums_ ? launches_.bias_gradient(c, y, sums) : Status();
   }
 
   const bool ta_, tb_, sums_;
   const GpuEpilogueLaunches launches_;
-  TriedProduct with_sums_, with_mask_;
-  std::atomic<bool> masks_{true};
+  TriedProduct with_sums_, with_slopes_;
+  std::atomic<bool> slopes_{true};  // whether the library has them
 };
 
 class GpuFusedMatMulBiasAddGrad final : public ComputeKernel {
@@ -152,11 +159,15 @@ class GpuFusedMatMulBiasAddGrad final : public ComputeKernel {
 }  // namespace
 
 void register_product_gradient_gpu(KernelRegistry& kernels, const GpuEpilogueLaunches& launches) {
-  kernels.add("_FusedMatMulReluGrad", DeviceKind::kCuda, {{"T", FloatTypes::dtypes()}},
-              [launches](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
-                TROUPE_ASSIGN(const bool sums, sums_of_relu_gradient(init));
-                return std::unique_ptr<ComputeKernel>(new GpuFusedMatMulReluGrad(init, sums, launches));
-              });
+  const auto add = [&]<bool kGelu>(const char* name, std::bool_constant<kGelu>) {
+    kernels.add(name, DeviceKind::kCuda, {{"T", FloatTypes::dtypes()}},
+                [launches](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+                  TROUPE_ASSIGN(const bool sums, sums_of_activation_gradient(init));
+                  return std::unique_ptr<ComputeKernel>(new GpuFusedMatMulActivationGrad<kGelu>(init, sums, launches));
+                });
+  };
+  add("_FusedMatMulReluGrad", std::false_type());
+  add("_FusedMatMulGeluGrad", std::true_type());
   kernels.add("_FusedMatMulBiasAddGrad", DeviceKind::kCuda, {{"T", FloatTypes::dtypes()}},
               [launches](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
                 TROUPE_ASSIGN(const int summed, summed_operand(init));

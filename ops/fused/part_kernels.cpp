@@ -28,7 +28,8 @@ PartKernels::PartKernels(const KernelRegistry& kernels) {
     Attrs attrs;
     attrs.set("T", dtype);
     attrs.set("data_format", std::string("NHWC"));
-    for (const char* op : {"ReluGrad", "BiasAddGrad"}) others_[{op, dtype}] = part_kernel(kernels, op, attrs);
+    for (const char* op : {"ReluGrad", "_GeluApproximateGrad", "BiasAddGrad"})
+      others_[{op, dtype}] = part_kernel(kernels, op, attrs);
     for (const bool ta : {false, true})
       for (const bool tb : {false, true}) {
         attrs.set("transpose_a", ta);

@@ -15,7 +15,7 @@ class PartKernels {
  public:
   explicit PartKernels(const KernelRegistry& kernels);
   std::shared_ptr<ComputeKernel> product(DType dtype, bool ta, bool tb) const { return products_.at({dtype, ta, tb}); }
-  /// ReluGrad or BiasAddGrad.
+  /// ReluGrad, _GeluApproximateGrad or BiasAddGrad.
   std::shared_ptr<ComputeKernel> find(const std::string& op, DType dtype) const { return others_.at({op, dtype}); }
 
  private:

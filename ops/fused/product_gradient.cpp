@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// _FusedMatMulReluGrad, _FusedMatMulBiasAddGrad: products of a backward pass with the gradients next to them. Passes
-// make them for GPUs; here are their schemas, and the kernels of CPUs, which run their parts one after the other.
+// _FusedMatMulReluGrad, _FusedMatMulGeluGrad, _FusedMatMulBiasAddGrad: products of a backward pass with the gradients
+// next to them. Passes make them for GPUs; here are their schemas, and the kernels of CPUs, which run their parts one
+// after the other.
 #include "ops/fused/part_kernels.h"
 #include "ops/fused/register.h"
 #include "ops/parts/type_dispatch.h"
@@ -11,26 +12,30 @@ namespace {
 struct GradientForm {
   explicit GradientForm(const KernelInit& init, const PartKernels& parts)
       : product(parts.product(init.attr<DType>("T"), init.attr<bool>("transpose_a"), init.attr<bool>("transpose_b"))),
-        relu(parts.find("ReluGrad", init.attr<DType>("T"))), sums(parts.find("BiasAddGrad", init.attr<DType>("T"))) {}
-  const std::shared_ptr<ComputeKernel> product, relu, sums;
+        sums(parts.find("BiasAddGrad", init.attr<DType>("T"))) {}
+  const std::shared_ptr<ComputeKernel> product, sums;
 };
 
-class FusedMatMulReluGrad final : public ComputeKernel {
+class FusedMatMulActivationGrad final : public ComputeKernel {
  public:
-  FusedMatMulReluGrad(GradientForm form, bool sums) : form_(std::move(form)), sums_(sums) {}
+  FusedMatMulActivationGrad(GradientForm form, std::shared_ptr<ComputeKernel> gradient, bool sums)
+      : form_(std::move(form)), gradient_(std::move(gradient)), sums_(sums) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(Tensor y, run_part(*form_.product, c, {c.input(0), c.input(1)}, false));
-    TROUPE_ASSIGN(y, run_part(*form_.relu, c, {std::move(y), c.input(2)}, true));
+    TROUPE_ASSIGN(Tensor features, features_as_matrix(c.input(2), y.shape()));
+    TROUPE_ASSIGN(y, run_part(*gradient_, c, {std::move(y), std::move(features)}, true));
     if (sums_) {
       TROUPE_ASSIGN(Tensor sums, run_part(*form_.sums, c, {y}, false));
       c.set_output(1, std::move(sums));
     }
+    TROUPE_ASSIGN(y, y.reshape(c.input(2).shape()));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
   const GradientForm form_;
+  const std::shared_ptr<ComputeKernel> gradient_;
   const bool sums_;
 };
 
@@ -68,26 +73,34 @@ OpDef gradient_of_product(const char* name) {
   return op;
 }
 
-void add_relu_gradient(OpRegistry& ops, KernelRegistry& kernels, const std::shared_ptr<const PartKernels>& parts) {
-  OpDef op = gradient_of_product("_FusedMatMulReluGrad");
+/// features has as many elements as the product, of any shape, which is that of the first output too.
+Status activation_gradient_shape(ShapeContext& c) {
+  PartialShape y;
+  TROUPE_RETURN_IF_ERROR(gradient_product_shape(c, y));
+  const PartialShape features = c.input(2);
+  if (features.fully_known() && y.fully_known() && features.shape().elements() != y.shape().elements())
+    return invalid_argument("features {} has not as many elements as the product, {}", features.str(), y.str());
+  if (c.num_outputs() > 1) c.set_output(1, {y[1]});
+  c.set_output(0, features);
+  return {};
+}
+
+/// `gradient`: the op of the activation's gradient.
+void add_activation_gradient(OpRegistry& ops, KernelRegistry& kernels, const std::shared_ptr<const PartKernels>& parts,
+                             const char* name, const char* gradient, const char* doc) {
+  OpDef op = gradient_of_product(name);
   op.input("features: T").output("backprops: T").output("sums: num_sums * T");
   op.attr("num_sums: int >= 0");
-  ops.add(op.shape([](ShapeContext& c) -> Status {
-              PartialShape y;
-              TROUPE_RETURN_IF_ERROR(gradient_product_shape(c, y));
-              TROUPE_ASSIGN(y, PartialShape::merge(y, c.input(2)));
-              if (c.num_outputs() > 1) c.set_output(1, {y[1]});
-              c.set_output(0, std::move(y));
-              return {};
-            })
-              .cost(ops.find("MatMul")->cost_fn())
-              .doc("ReluGrad(MatMul(a, b), features), and with num_sums 1 the BiasAddGrad of that. A pass makes it. "
-                   "On a GPU, an infinite gradient where features is not above 0 may give 0."),
+  op.shape(activation_gradient_shape).cost(ops.find("MatMul")->cost_fn());
+  ops.add(op.doc(fmt::format("{}(MatMul(a, b), features), and with num_sums 1 the BiasAddGrad of that. features may be "
+                             "that matrix reshaped, which backprops is then too. A pass makes it. {}",
+                             gradient, doc)),
           not_differentiable("passes make it, after gradients"));
-  kernels.add("_FusedMatMulReluGrad", DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}},
-              [parts](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
-                TROUPE_ASSIGN(const bool sums, sums_of_relu_gradient(init));
-                return std::unique_ptr<ComputeKernel>(new FusedMatMulReluGrad(GradientForm(init, *parts), sums));
+  kernels.add(name, DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}},
+              [parts, gradient](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+                TROUPE_ASSIGN(const bool sums, sums_of_activation_gradient(init));
+                return std::unique_ptr<ComputeKernel>(new FusedMatMulActivationGrad(
+                    GradientForm(init, *parts), parts->find(gradient, init.attr<DType>("T")), sums));
               });
 }
 
@@ -114,10 +127,17 @@ void add_bias_gradient(OpRegistry& ops, KernelRegistry& kernels, const std::shar
 
 }  // namespace
 
-Result<bool> sums_of_relu_gradient(const KernelInit& init) {
+Result<bool> sums_of_activation_gradient(const KernelInit& init) {
   const auto sums = init.attr<int64_t>("num_sums");
   if (sums > 1) return invalid_argument("num_sums must be 0 or 1, got {}", sums);
   return sums == 1;
+}
+
+Result<Tensor> features_as_matrix(const Tensor& features, const Shape& product) {
+  if (features.elements() != product.elements())
+    return invalid_argument("features {} has not as many elements as the product, {}", features.shape().str(),
+                            product.str());
+  return features.reshape(product);
 }
 
 Result<int> summed_operand(const KernelInit& init) {
@@ -129,7 +149,9 @@ Result<int> summed_operand(const KernelInit& init) {
 
 void register_product_gradient_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const auto parts = std::make_shared<const PartKernels>(kernels);
-  add_relu_gradient(ops, kernels, parts);
+  add_activation_gradient(ops, kernels, parts, "_FusedMatMulReluGrad", "ReluGrad",
+                          "On a GPU, an infinite gradient where features is not above 0 may give 0.");
+  add_activation_gradient(ops, kernels, parts, "_FusedMatMulGeluGrad", "_GeluApproximateGrad", "");
   add_bias_gradient(ops, kernels, parts);
 }
 

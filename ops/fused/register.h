@@ -25,8 +25,10 @@ void register_fused_product_gpu(KernelRegistry& kernels, const GpuEpilogueLaunch
 void register_product_gradient_gpu(KernelRegistry& kernels, const GpuEpilogueLaunches& launches);
 
 // What attributes of gradients say, for CPUs and GPUs.
-/// Whether _FusedMatMulReluGrad has the sums too.
-Result<bool> sums_of_relu_gradient(const KernelInit& init);
+/// Whether _FusedMatMulReluGrad or _FusedMatMulGeluGrad has the sums too.
+Result<bool> sums_of_activation_gradient(const KernelInit& init);
+/// Their features, in the shape of the product. Error: not as many elements.
+Result<Tensor> features_as_matrix(const Tensor& features, const Shape& product);
 /// The operand that _FusedMatMulBiasAddGrad sums: 0 or 1.
 Result<int> summed_operand(const KernelInit& init);
 

@@ -52,18 +52,31 @@ Status launch_finish(const gpu::Compute& gpu, const BiasView& v, const Tensor* b
                        GpuSizes(sizes, 3));
 }
 
-/// dy[i] = ReluGrad(dy[i], features[i]).
-template <class T> __global__ void finish_relu_gradient(T* dy, const T* features, int64_t n, bool packed) {
+/// dy[i] = F(dy[i], features[i]).
+template <class F, class T> __global__ void finish_gradient(T* dy, const T* features, int64_t n, bool packed) {
   constexpr int kCount = kPack<T>;
   for_each_pack<kCount>(n, [&](int64_t i, int count) {
     Pack<T, kCount> pack, at;
     load_pack(pack, dy, i, count, packed);
     load_pack(at, features, i, count, packed);
     TROUPE_UNROLL
-    for (int k = 0; k < kCount; ++k)
-      pack.at[k] = narrow<T>(activation_functors::ReluGrad::apply(widen(pack.at[k]), widen(at.at[k])));
+    for (int k = 0; k < kCount; ++k) pack.at[k] = narrow<T>(F::apply(widen(pack.at[k]), widen(at.at[k])));
     store_pack(dy, pack, i, count, packed);
   });
+}
+
+template <class F> Status launch_gradient(const gpu::Compute& gpu, const Tensor& features, Tensor& dy) {
+  Status status;
+  const int64_t n = dy.elements();
+  if (n == 0) return status;
+  with_type(dy.dtype(), GpuFloats{}, [&]<class T>() {
+    constexpr int kCount = kPack<T>;
+    auto* to = static_cast<T*>(dy.mutable_address());
+    const auto* from = static_cast<const T*>(features.address());
+    status = TROUPE_LAUNCH(gpu.stream, (finish_gradient<F, T>), pack_blocks<kCount>(gpu, n), kElementThreads, 0, to,
+                           from, n, holds_packs<T, kCount>(to) && holds_packs<T, kCount>(from));
+  });
+  return status;
 }
 
 /// A warp makes 32 bits at a time; `words` of these are a row of the mask.
@@ -93,17 +106,11 @@ Status launch_relu_mask(const gpu::Compute& gpu, const Tensor& features, Tensor&
 }
 
 Status launch_relu_gradient(const gpu::Compute& gpu, const Tensor& features, Tensor& dy) {
-  Status status;
-  const int64_t n = dy.elements();
-  if (n == 0) return status;
-  with_type(dy.dtype(), GpuFloats{}, [&]<class T>() {
-    constexpr int kCount = kPack<T>;
-    auto* to = static_cast<T*>(dy.mutable_address());
-    const auto* from = static_cast<const T*>(features.address());
-    status = TROUPE_LAUNCH(gpu.stream, finish_relu_gradient<T>, pack_blocks<kCount>(gpu, n), kElementThreads, 0, to,
-                           from, n, holds_packs<T, kCount>(to) && holds_packs<T, kCount>(from));
-  });
-  return status;
+  return launch_gradient<activation_functors::ReluGrad>(gpu, features, dy);
+}
+
+Status launch_gelu_gradient(const gpu::Compute& gpu, const Tensor& features, Tensor& dy) {
+  return launch_gradient<activation_functors::GeluApproximateGrad>(gpu, features, dy);
 }
 
 Status launch_epilogue(const gpu::Compute& gpu, const GpuEpilogue& epilogue, Tensor& y) {

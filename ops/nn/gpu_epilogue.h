@@ -15,9 +15,9 @@ struct GpuEpilogue {
 };
 using GpuEpilogueLaunch = Status (*)(const gpu::Compute& gpu, const GpuEpilogue& epilogue, Tensor& y);
 
-/// dy = ReluGrad(dy, features), in place; the two are of one shape and type. The caller has told the stream what is
-/// used.
-using GpuReluGradientLaunch = Status (*)(const gpu::Compute& gpu, const Tensor& features, Tensor& dy);
+/// dy = ReluGrad(dy, features) or _GeluApproximateGrad(dy, features), in place; the two are of one shape and type. The
+/// caller has told the stream what is used.
+using GpuActivationGradientLaunch = Status (*)(const gpu::Compute& gpu, const Tensor& features, Tensor& dy);
 /// Of features [m,n] the mask that Product::mask in gpu/blas.h describes: 1 where they are above 0.
 using GpuReluMaskLaunch = Status (*)(const gpu::Compute& gpu, const Tensor& features, Tensor& mask);
 /// sums[j] = the sum of dy[.., j] over all rows. Memory in between is of `c`.
@@ -26,7 +26,7 @@ using GpuBiasGradientLaunch = Status (*)(KernelContext& c, const Tensor& dy, Ten
 /// Those of a variant.
 struct GpuEpilogueLaunches {
   GpuEpilogueLaunch epilogue;
-  GpuReluGradientLaunch relu_gradient;
+  GpuActivationGradientLaunch relu_gradient, gelu_gradient;
   GpuReluMaskLaunch relu_mask;
   GpuBiasGradientLaunch bias_gradient;
 };
@@ -34,12 +34,14 @@ struct GpuEpilogueLaunches {
 namespace on_cuda {
 Status launch_epilogue(const gpu::Compute& gpu, const GpuEpilogue& epilogue, Tensor& y);
 Status launch_relu_gradient(const gpu::Compute& gpu, const Tensor& features, Tensor& dy);
+Status launch_gelu_gradient(const gpu::Compute& gpu, const Tensor& features, Tensor& dy);
 Status launch_relu_mask(const gpu::Compute& gpu, const Tensor& features, Tensor& mask);
 Status launch_bias_gradient(KernelContext& c, const Tensor& dy, Tensor& sums);
 }  // namespace on_cuda
 namespace on_fake {
 Status launch_epilogue(const gpu::Compute& gpu, const GpuEpilogue& epilogue, Tensor& y);
 Status launch_relu_gradient(const gpu::Compute& gpu, const Tensor& features, Tensor& dy);
+Status launch_gelu_gradient(const gpu::Compute& gpu, const Tensor& features, Tensor& dy);
 Status launch_relu_mask(const gpu::Compute& gpu, const Tensor& features, Tensor& mask);
 Status launch_bias_gradient(KernelContext& c, const Tensor& dy, Tensor& sums);
 }  // namespace on_fake

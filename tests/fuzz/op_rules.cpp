@@ -158,7 +158,8 @@ BatchMatMulV3 : ~close x=[*A,m,k] y=[*A,k,n] @adj_x=false @adj_y=false @Ta=float
   @Tout=$Ta
 _FusedMatMul : ~close a=[m,k] b=[k,n] @transpose_a=false @transpose_b=false @num_args=1 args=[n]
   @fused_ops={'BiasAdd'}|{'BiasAdd','Relu'}|{'BiasAdd','Tanh'}|{'BiasAdd','GeluApproximate'}|{'BiasAdd','GeluExact'}|{'BiasAdd','Swish'}
-_FusedMatMulReluGrad : ~close a=[m,k] b=[k,n] @transpose_a=false @transpose_b=false features=[m,n] @num_sums=1
+_FusedMatMulReluGrad _FusedMatMulGeluGrad : ~close a=[m,k] b=[k,n] @transpose_a=false @transpose_b=false
+  features=[m,n] @num_sums=1
 _FusedMatMulBiasAddGrad : ~close a=[k,m] b=[k,n] @transpose_a=true @transpose_b=false @summed='a'|'b'
 _FusedLayerNorm : ~close x=[*S,n] @num_args=2 args=[n] @scale=true @center=true
 _FusedAttention : ~close queries=[b,h,m,d] keys=[b,h,n,d] values=[b,h,n,w] @layouts='hhhh' @num_added=1 added=[n]

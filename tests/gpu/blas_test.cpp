@@ -111,6 +111,14 @@ TEST_CASE("Biases, activations and masks follow products") {
   p.mask = mask.data();
   host.multiply(p);
   for (int64_t i = 0; i < m * n; ++i) CHECK(y[i] == (g[i] > 0 ? element(p, 0, i / n, i % n) : 0));
+  p.mask = nullptr;
+  p.gelu_of = g.data();
+  host.multiply(p);
+  constexpr double kStep = 1e-5;
+  for (int64_t i = 0; i < m * n; ++i) {
+    const double slope = (gelu(g[i] + kStep) - gelu(g[i] - kStep)) / (2 * kStep);
+    CHECK(y[i] == Approx(slope * element(p, 0, i / n, i % n)).margin(1e-8));
+  }
 }
 
 TEST_CASE("Sums of operands and of gradients come with products") {

@@ -65,6 +65,7 @@ const std::set<std::string>& tested_elsewhere() {
                                             "_FusedLayerNorm",
                                             "_FusedMatMul",
                                             "_FusedMatMulBiasAddGrad",
+                                            "_FusedMatMulGeluGrad",
                                             "_FusedMatMulReluGrad",
                                             "Abort",
                                             "LoopCond",

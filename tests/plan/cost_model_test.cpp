@@ -263,7 +263,7 @@ TEST_CASE("passes' forms of products and convolutions cost what the plain ops do
     const auto& b = real.ops.find(plain)->cost_fn();
     return a.target_type() == b.target_type();
   };
-  for (const char* op : {"_FusedMatMul", "_FusedMatMulReluGrad", "_FusedMatMulBiasAddGrad"})
+  for (const char* op : {"_FusedMatMul", "_FusedMatMulReluGrad", "_FusedMatMulGeluGrad", "_FusedMatMulBiasAddGrad"})
     CHECK(has_cost_of(op, "MatMul"));
   CHECK(has_cost_of("_FusedConv2D", "Conv2D"));
   CHECK(has_cost_of("_FusedDepthwiseConv2dNative", "DepthwiseConv2dNative"));

@@ -98,6 +98,35 @@ TEST_CASE("whatever Relu's gradient goes by, it goes into the product") {
   CHECK(f.fused({f.d, other}) == std::vector<std::string>{kGradient, kGradient});
 }
 
+TEST_CASE("the gradient of GELU by tanh goes into the product, with that of the bias") {
+  ProductGradientFixture f;
+  const Output x = f.s.op("BiasAdd", {f.s.op("MatMul", {f.x, f.w}), f.b});
+  const Output d = f.s.op("_GeluApproximateGrad", {f.product, x}), sums = f.s.op("BiasAddGrad", {d});
+  CHECK(f.fused({d, sums}) == std::vector<std::string>{"_FusedMatMulGeluGrad(dz, v, " + kForward + ")",
+                                                       "_FusedMatMulGeluGrad(dz, v, " + kForward + "):1"});
+  CHECK(f.fused({d, sums}, {}, false)[0] == "_GeluApproximateGrad(MatMul(dz, v), " + kForward + ")");
+  CHECK(f.fused_one(f.s.op("_GeluExactGrad", {f.product, x})).starts_with("_GeluExactGrad"));
+}
+
+TEST_CASE("a product that is reshaped takes the gradient too, and sums of its columns alone") {
+  ProductGradientFixture f;
+  const auto shape = [&](std::initializer_list<int64_t> sizes) { return f.s.constant(Tensor::of<int64_t>(sizes)); };
+  for (const char* op : {"ReluGrad", "_GeluApproximateGrad"}) {
+    const std::string fused = std::string(op) == "ReluGrad" ? "_FusedMatMulReluGrad" : "_FusedMatMulGeluGrad";
+    const Output x = f.placeholder("f", {2, 2, 2});
+    const Output d = f.s.op(op, {f.s.op("Reshape", {f.product, shape({2, 2, 2})}), x});
+    CHECK(f.fused({d, f.s.op("BiasAddGrad", {d})})[1] == fused + "(dz, v, " + x.node->name() + "):1");
+    const Output flat = f.placeholder("g", {2, 4});
+    const Output other = f.s.op(op, {f.s.op("Reshape", {f.product, shape({2, 4})}), flat});
+    const std::string alone = fused + "(dz, v, " + flat.node->name() + ")";
+    CHECK(f.fused({other, f.s.op("BiasAddGrad", {other})}) ==
+          std::vector<std::string>{alone, "BiasAddGrad(" + alone + ")"});
+    const Output between = f.s.op("Reshape", {f.product, shape({2, 2, 2})});
+    CHECK(f.fused({f.s.op(op, {between, x}), between})[0].starts_with(op));
+    CHECK(f.fused({f.s.op(op, {between, x})}, {between})[0].starts_with(op));
+  }
+}
+
 TEST_CASE("with control flow an operand may be dead, so that sums stay on their own") {
   ProductGradientFixture f;
   const Node* side = f.s.node("Switch", {f.placeholder("h", {4, 2}), f.placeholder("p", {}, DType::kBool)});
