@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <charconv>
 #include <deque>
-#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "graph/graph_def/attr_proto.h"
-#include "graph/graph_def/imported_forms.h"
+#include "graph/graph_def/call_sizes.h"
+#include "graph/graph_def/carried_functions.h"
+#include "graph/graph_def/function_library.h"
 #include "graph/graph_def/node_def.h"
-#include "graph/graph_def/parsing_datasets.h"
 #include "graph/graph_def/renamed_ops.h"
 
 namespace troupe {
@@ -22,46 +21,30 @@ using proto::NodeDef;
 
 /// Calls within calls; real graphs have a few.
 constexpr int kMostNestedCalls = 64;
-/// What calls may become in all, in nodes and in bytes of a GraphDef; a few functions can ask for 2^40 nodes.
-constexpr uint64_t kMostNodes = 1'000'000, kMostLoweredBytes = uint64_t{1} << 30;
 
 void set_type(NodeDef& node, int type) { set_attr(node, "T").set_type(static_cast<proto::DataType>(type)); }
 
-/// A node to read, with how many calls it is within, and whether one is a While.
+/// A node to read, with how many calls it is within, and whether one is a
+/// While.
 struct Pending {
   NodeDef node;
   int nested = 0;
   bool in_loop = false;
 };
 
-/// What a call becomes, at least: nodes, inputs of those, and bytes. Sums stay at their most in place of wrapping.
-struct CallSize {
-  uint64_t nodes = 0, inputs = 0, bytes = 0;
-
-  static uint64_t sum(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
-  static uint64_t product(uint64_t a, uint64_t b) { return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b; }
-  void add(const CallSize& other) {
-    nodes = sum(nodes, other.nodes);
-    inputs = sum(inputs, other.inputs);
-    bytes = sum(bytes, other.bytes);
-  }
-};
-
 class Lowering {
  public:
-  Lowering(proto::GraphDef& def, const OpRegistry& ops) : def_(def), ops_(ops) {}
+  Lowering(proto::GraphDef& def, const OpRegistry& ops) : def_(def), ops_(ops), library_(def, ops) {}
 
   Status run() {
-    for (const FunctionDef& f : def_.library().function()) functions_[f.signature().name()] = &f;
-    for (const proto::GradientDef& g : def_.library().gradient())
-      if (!g.gradient_func().empty()) gradients_[g.function_name()] = &g.gradient_func();
-    if (std::ranges::none_of(def_.node(), [&](const NodeDef& node) { return is_call(node); })) {
+    if (std::ranges::none_of(def_.node(), [&](const NodeDef& node) { return library_.is_call(node); })) {
       for (NodeDef& node : *def_.mutable_node())
-        if (Status status = carry_functions(node); !status.ok()) return at(node, std::move(status.error()));
+        if (Status status = carry_functions(node, library_); !status.ok())
+          return error_of(node, std::move(status.error()));
       def_.clear_library();
       return {};
     }
-    TROUPE_RETURN_IF_ERROR(check_size());
+    TROUPE_RETURN_IF_ERROR(check_call_sizes(def_, library_));
     for (NodeDef& node : *def_.mutable_node()) names_.insert(node.name());
     std::deque<Pending> pending;
     for (NodeDef& node : *def_.mutable_node()) pending.push_back({std::move(node)});
@@ -69,8 +52,9 @@ class Lowering {
     while (!pending.empty()) {
       Pending next = std::move(pending.front());
       pending.pop_front();
-      if (!is_call(next.node)) {
-        if (Status status = carry_functions(next.node); !status.ok()) return at(next.node, std::move(status.error()));
+      if (!library_.is_call(next.node)) {
+        if (Status status = carry_functions(next.node, library_); !status.ok())
+          return error_of(next.node, std::move(status.error()));
         *def_.add_node() = std::move(next.node);
         continue;
       }
@@ -80,9 +64,7 @@ class Lowering {
       Status status = next.nested < kMostNestedCalls
                           ? lower()
                           : Status(invalid_argument("function calls must nest at most {} deep", kMostNestedCalls));
-      if (!status.ok()) {
-        return at(next.node, std::move(status.error()));
-      }
+      if (!status.ok()) return error_of(next.node, std::move(status.error()));
       for (NodeDef& node : made_) pending.push_back({std::move(node), next.nested + 1, in_loop_});
     }
     def_.clear_library();
@@ -90,137 +72,13 @@ class Lowering {
   }
 
  private:
-  /// What stands for the outputs of a function put in, and the nodes that must run.
+  /// What stands for the outputs of a function put in, and the nodes that must
+  /// run.
   struct Results {
     std::vector<std::string> values;
     std::vector<int> types;
     std::vector<std::string> controls;
   };
-
-  static Error at(const NodeDef& node, Error error) {
-    if (!error.node.empty()) return error;
-    error.op = node.op();
-    error.node = node.name();
-    return error;
-  }
-
-  bool is_call(const NodeDef& node) const {
-    return (!form_of_call(node.op()).empty() || functions_.contains(node.op())) && !ops_.find(node.op());
-  }
-
-  /// The function that the library gives as the gradient of the one that `node`, a SymbolicGradient, names; or null.
-  const std::string* own_gradient(const NodeDef& node) const {
-    const proto::AttrValue* f = node.op() == "SymbolicGradient" ? find_attr(node, "f") : nullptr;
-    const auto at = f ? gradients_.find(f->func().name()) : gradients_.end();
-    return at == gradients_.end() ? nullptr : at->second;
-  }
-
-  /// A function with a gradient of its own that `f` calls, directly or through others; or null.
-  const FunctionDef* calls_with_own_gradient(const FunctionDef& f) const {
-    if (gradients_.empty()) return nullptr;
-    std::unordered_set<const FunctionDef*> known{&f};
-    std::vector<const FunctionDef*> waiting{&f};
-    while (!waiting.empty()) {
-      const FunctionDef& caller = *waiting.back();
-      waiting.pop_back();
-      for (const NodeDef& node : caller.node_def())
-        for (const FunctionDef* called : called_by(node)) {
-          if (gradients_.contains(called->signature().name())) return called;
-          if (known.insert(called).second) waiting.push_back(called);
-        }
-    }
-    return nullptr;
-  }
-
-  // -- what the calls become, before any is put in
-  // ---------------------------------------------------------------------
-
-  /// The functions that a node calls.
-  std::vector<const FunctionDef*> called_by(const NodeDef& node) const {
-    std::vector<const FunctionDef*> out;
-    const auto add = [&](const std::string& name) {
-      if (const auto at = functions_.find(name); at != functions_.end()) out.push_back(at->second);
-    };
-    if (!is_call(node)) return out;
-    if (const std::string* gradient = own_gradient(node)) {
-      add(*gradient);
-      return out;
-    }
-    add(node.op());
-    for (const proto::AttrEntry& attr : node.attr()) {
-      if (attr.value().value_case() == proto::AttrValue::kFunc) add(attr.value().func().name());
-      for (const proto::NameAttrList& f : attr.value().list().func()) add(f.name());
-    }
-    return out;
-  }
-
-  /// Of a call; what it calls is in sizes_.
-  CallSize size_of(const NodeDef& call) const {
-    CallSize out;
-    for (const FunctionDef* f : called_by(call)) {
-      const CallSize& in = sizes_.at(f);
-      const auto ends = static_cast<uint64_t>(f->signature().input_arg_size() + f->signature().output_arg_size());
-      // The name of the call, at least with a '/', comes before that of each node, and of each input within.
-      const uint64_t name = call.name().size() + 1;
-      out.add(in);
-      out.add({2 + ends, 2 + ends, CallSize::product(name, 2 + ends)});
-      out.bytes = CallSize::sum(out.bytes, CallSize::product(name, CallSize::sum(in.nodes, in.inputs)));
-    }
-    return out;
-  }
-
-  /// Refuses what calls itself, and what would become more than there may be, before memory is taken for it.
-  Status check_size() {
-    struct Visit {
-      const FunctionDef* function;
-      int next = 0;  // node
-      std::vector<const FunctionDef*> called = {};
-      CallSize size = {};
-    };
-    std::unordered_set<const FunctionDef*> open;
-    std::vector<Visit> path;
-    CallSize all;
-    for (const NodeDef& node : def_.node()) {
-      std::vector<const FunctionDef*> waiting = called_by(node);
-      while (!waiting.empty() || !path.empty()) {
-        if (path.empty()) {
-          const FunctionDef* f = waiting.back();
-          waiting.pop_back();
-          if (sizes_.contains(f)) continue;
-          path.push_back({f});
-          open.insert(f);
-        }
-        Visit& visit = path.back();
-        if (!visit.called.empty()) {
-          const FunctionDef* f = visit.called.back();
-          visit.called.pop_back();
-          if (sizes_.contains(f)) continue;
-          if (!open.insert(f).second)
-            return at(node, invalid_argument("function '{}' calls itself, directly or through others",
-                                             f->signature().name()));
-          path.push_back({f});
-          continue;
-        }
-        if (visit.next > 0) visit.size.add(size_of(visit.function->node_def(visit.next - 1)));
-        if (visit.next < visit.function->node_def_size()) {
-          const NodeDef& inner = visit.function->node_def(visit.next++);
-          visit.size.add({1, static_cast<uint64_t>(inner.input_size()), inner.ByteSizeLong()});
-          visit.called = called_by(inner);
-          continue;
-        }
-        sizes_.emplace(visit.function, visit.size);
-        open.erase(visit.function);
-        path.pop_back();
-      }
-      all.add(size_of(node));
-      if (all.nodes > kMostNodes || all.bytes > kMostLoweredBytes)
-        return at(node, make_error(Code::kResourceExhausted,
-                                   "with it the calls of functions become at least {} nodes and {} bytes; {} and {} "
-                                   "are most",
-                                   all.nodes, all.bytes, kMostNodes, kMostLoweredBytes));
-    }
-    return {};
-  }
 
   Status lower() {
     const std::string& op = call_->op();
@@ -234,7 +92,8 @@ class Lowering {
     return lower_call(op.ends_with("PartitionedCall") || op == "BatchFunction" ? "f" : "");
   }
 
-  // -- nodes ----------------------------------------------------------------------------------------------------------
+  // -- nodes
+  // ----------------------------------------------------------------------------------------------------------
 
   NodeDef& make(const std::string& name, std::string op, std::vector<std::string> inputs) {
     NodeDef& node = made_.emplace_back();
@@ -246,7 +105,8 @@ class Lowering {
   }
   std::string name_of(const std::string& part) const { return call_->name() + "/" + part; }
 
-  /// The node under the name of the call: its outputs are `values`, and it runs after `controls`.
+  /// The node under the name of the call: its outputs are `values`, and it runs
+  /// after `controls`.
   void finish(const Results& r) {
     NodeDef& node = made_.emplace_back();
     node.set_name(call_->name());
@@ -260,18 +120,14 @@ class Lowering {
     for (const int t : r.types) types.add_type(static_cast<proto::DataType>(t));
   }
 
-  // -- functions ------------------------------------------------------------------------------------------------------
+  // -- functions
+  // ------------------------------------------------------------------------------------------------------
 
-  Result<const FunctionDef*> function(const std::string& name) const {
-    const auto at = functions_.find(name);
-    if (at == functions_.end()) return make_error(Code::kNotFound, "function '{}' is not in the library", name);
-    return at->second;
-  }
   Result<const FunctionDef*> function_of(std::string_view attr) const {
     const proto::AttrValue* value = find_attr(*call_, attr);
     if (!value || value->value_case() != proto::AttrValue::kFunc)
       return invalid_argument("attribute {} names no function", attr);
-    return function(value->func().name());
+    return library_.get(value->func().name());
   }
 
   /// How many tensors an output is.
@@ -324,21 +180,13 @@ class Lowering {
       }
       if (!found && op) return missing();
       if (!found) port = within;  // the only output, whatever its name was
-    } else if (const auto f = functions_.find(node.op()); f != functions_.end()) {
-      for (const proto::OpArg& arg : f->second->signature().output_arg()) {
+    } else if (const FunctionDef* f = library_.find(node.op())) {
+      for (const proto::OpArg& arg : f->signature().output_arg()) {
         if (arg.name() == output) break;
         ++port;
       }
     }  // of the other calls the only output is a list
     return fmt::format("{}{}:{}", prefix, name, port);
-  }
-
-  /// Whether a node has effects, or sees those of others.
-  bool has_state(const NodeDef& node) const {
-    const std::string& op = node.op();
-    if (is_call(node)) return op != "PartitionedCall" && !op.starts_with("Stateless");
-    const OpDef* def = ops_.find(op);
-    return def && def->is_stateful();
   }
 
   using Names = std::unordered_set<std::string_view>;
@@ -357,7 +205,8 @@ class Lowering {
     return out;
   }
 
-  /// The arguments `always` of `f`, and the nodes that follow from these alone, through nodes without state.
+  /// The arguments `always` of `f`, and the nodes that follow from these alone,
+  /// through nodes without state.
   Names following(const FunctionDef& f, const Names& always) const {
     Names out = always;
     if (always.empty()) return out;
@@ -366,7 +215,7 @@ class Lowering {
     std::vector<int> ready;
     for (int i = 0; i < f.node_def_size(); ++i) {
       const NodeDef& node = f.node_def(i);
-      if (node.input_size() == 0 || has_state(node)) continue;
+      if (node.input_size() == 0 || library_.has_state(node)) continue;
       int& left = waits[static_cast<size_t>(i)];
       for (const std::string& in : node.input())
         if (!always.contains(source_of(in))) {
@@ -385,9 +234,11 @@ class Lowering {
     return out;
   }
 
-  /// Adds the nodes of `f` below `part`, with `args` for its arguments. Nodes without inputs wait for `pivot`, nodes
-  /// with state for `before` too. Nodes with state whose inputs are all `always` there, whether `f` runs
-  /// or not, wait for `pivot` as well, and so do calls of which one is: a branch may be taken by that alone.
+  /// Adds the nodes of `f` below `part`, with `args` for its arguments. Nodes
+  /// without inputs wait for `pivot`, nodes with state for `before` too. Nodes
+  /// with state whose inputs are all `always` there, whether `f` runs or not,
+  /// wait for `pivot` as well, and so do calls of which one is: a branch may be
+  /// taken by that alone.
   Result<Results> put_in(const FunctionDef& f, const std::string& part, const std::vector<std::string>& args,
                          const std::vector<std::string>& pivot, const std::vector<std::string>& before = {},
                          const Names& always = {}) {
@@ -425,8 +276,8 @@ class Lowering {
         if (is_control(in)) {
           const std::string name = in.substr(1);
           if (const auto arg = by_arg.find(name); arg != by_arg.end()) {
-            // What has no use of it may begin before it is there. That it waits for a Switch does not say that it
-            // lives.
+            // What has no use of it may begin before it is there. That it waits
+            // for a Switch does not say that it lives.
             const std::string wait = after_argument(signature, name, arg->second, prefix);
             if (std::ranges::find(node.input(), wait) == node.input().end()) node.add_input(wait);
             continue;
@@ -442,12 +293,12 @@ class Lowering {
       }
       if (waits && !always.empty()) {
         const auto there = [&](const std::string& in) { return always.contains(source_of(in)); };
-        if (is_call(from)) waits = std::ranges::none_of(from.input(), there);
-        else if (has_state(from)) waits = !std::ranges::all_of(from.input(), there);
+        if (library_.is_call(from)) waits = std::ranges::none_of(from.input(), there);
+        else if (library_.has_state(from)) waits = !std::ranges::all_of(from.input(), there);
       }
       if (!waits)
         for (const std::string& p : pivot) node.add_input(p);
-      else if (!before.empty() && (has_state(from) || (in_loop_ && is_call(from))))
+      else if (!before.empty() && (library_.has_state(from) || (in_loop_ && library_.is_call(from))))
         for (const std::string& b : before) node.add_input(b);
       made_.push_back(std::move(node));
     }
@@ -466,8 +317,9 @@ class Lowering {
     return out;
   }
 
-  /// An edge from what an argument is. What is the same in every iteration of a loop has a node there for it: nothing
-  /// waits for an Enter itself, so that the loop may be on several devices.
+  /// An edge from what an argument is. What is the same in every iteration of a
+  /// loop has a node there for it: nothing waits for an Enter itself, so that
+  /// the loop may be on several devices.
   std::string after_argument(const proto::OpSignature& signature, std::string_view name, const std::string& value,
                              const std::string& prefix) {
     const std::string source(source_of(value));
@@ -485,107 +337,17 @@ class Lowering {
     return "^" + ready;
   }
 
-  // -- functions that nodes carry -------------------------------------------------------------------------------------
-
-  /// Puts a graph of its own in the place of each function that a node, which is none that calls, names: the bytes of a
-  /// FunctionBody.
-  Status carry_functions(NodeDef& node) const {
-    const OpDef* op = ops_.find(node.op());
-    if (!op && !form_of_parsing(node.op()).empty()) return parse_by_map(node);
-    if (!op) op = ops_.find(newer_form(node.op(), ops_));
-    if (!op) return {};
-    bool carries = false;
-    for (proto::AttrEntry& attr : *node.mutable_attr()) {
-      if (attr.value().value_case() != proto::AttrValue::kFunc) continue;
-      const AttrDef* def = op->find_attr(attr.key());
-      if (!def || def->type != "string") continue;
-      TROUPE_ASSIGN(std::string body, body_of(attr.value().func()));
-      attr.mutable_value()->set_s(std::move(body));
-      carries = true;
-    }
-    if (carries) set_attr(node, kContainerOfFunctions).set_s("");
-    return {};
-  }
-
-  Result<std::string> body_of(const proto::NameAttrList& called) const {
-    TROUPE_ASSIGN(const FunctionDef* f, function(called.name()));
-    proto::GraphDef body;
-    NodeDef call;
-    call.set_name("call");
-    call.set_op("StatefulPartitionedCall");
-    set_attr(call, "f").mutable_func()->set_name(called.name());
-    const auto add = [&](const std::string& name, const char* op, const char* attr, int type) -> NodeDef& {
-      NodeDef& node = *body.add_node();
-      node.set_name(name);
-      node.set_op(op);
-      set_attr(node, attr).set_type(static_cast<proto::DataType>(type));
-      return node;
-    };
-    for (const proto::OpArg& arg : f->signature().input_arg()) {
-      const std::string name = fmt::format("argument_{}", call.input_size());
-      add(name, "Placeholder", "dtype", arg.type());
-      call.add_input(name);
-    }
-    for (int i = 0; i < f->signature().output_arg_size(); ++i)
-      add(fmt::format("result_{}", i), "Identity", "T", f->signature().output_arg(i).type())
-          .add_input(fmt::format("call:{}", i));
-    NodeDef& done = *body.add_node();
-    done.set_name("done");
-    done.set_op("NoOp");
-    done.add_input("^call");
-    *body.add_node() = std::move(call);
-    TROUPE_RETURN_IF_ERROR(add_library(*f, body));
-    if (body.ByteSizeLong() > kMostLoweredBytes)
-      return make_error(Code::kResourceExhausted, "function '{}' has {} bytes with those that it calls; {} are most",
-                        called.name(), body.ByteSizeLong(), kMostLoweredBytes);
-    return body.SerializeAsString();
-  }
-
-  /// Gives `body` this function and all that it and these name. Error: an op that there is not.
-  Status add_library(const FunctionDef& first, proto::GraphDef& body) const {
-    std::unordered_set<const FunctionDef*> known{&first};
-    std::vector<const FunctionDef*> waiting{&first};
-    const auto name = [&](const std::string& function) {
-      const auto at = functions_.find(function);
-      if (at != functions_.end() && known.insert(at->second).second) waiting.push_back(at->second);
-    };
-    while (!waiting.empty()) {
-      const FunctionDef& f = *waiting.back();
-      waiting.pop_back();
-      *body.mutable_library()->add_function() = f;
-      if (const auto own = gradients_.find(f.signature().name()); own != gradients_.end()) {
-        proto::GradientDef& gradient = *body.mutable_library()->add_gradient();
-        gradient.set_function_name(f.signature().name());
-        gradient.set_gradient_func(*own->second);
-        name(*own->second);
-      }
-      for (const NodeDef& node : f.node_def()) {
-        if (!ops_.find(node.op())) {
-          name(node.op());
-          if (!functions_.contains(node.op()) && imported_form(node.op(), ops_).empty()) {
-            const std::string_view instead = instead_of(node.op());
-            return make_error(Code::kNotFound, "in function '{}', {} '{}' is an op that is not known{}{}",
-                              f.signature().name(), node.op(), node.name(), instead.empty() ? "" : "; it ", instead);
-          }
-        }
-        for (const proto::AttrEntry& attr : node.attr()) {
-          if (attr.value().value_case() == proto::AttrValue::kFunc) name(attr.value().func().name());
-          for (const proto::NameAttrList& in : attr.value().list().func()) name(in.name());
-        }
-      }
-    }
-    return {};
-  }
-
-  // -- the calls ------------------------------------------------------------------------------------------------------
+  // -- the calls
+  // ------------------------------------------------------------------------------------------------------
 
   Status lower_call(std::string_view attr) {
-    TROUPE_ASSIGN(const FunctionDef* f, attr.empty() ? function(call_->op()) : function_of(attr));
+    TROUPE_ASSIGN(const FunctionDef* f, attr.empty() ? library_.get(call_->op()) : function_of(attr));
     return lower_call(*f);
   }
   Status lower_call(const FunctionDef& f) {
     std::vector<std::string> before = controls_;
-    if (before.size() > 1) {  // one edge for each node, not one for each pair; no function's node has such a name
+    if (before.size() > 1) {  // one edge for each node, not one for each pair;
+                              // no function's node has such a name
       make("_begin", "NoOp", controls_);
       before = {"^" + name_of("_begin")};
     }
@@ -597,23 +359,26 @@ class Lowering {
     return {};
   }
 
-  /// A call of the function that the library gives as the gradient. Else the function on Identities of the arguments,
-  /// so that gradients by these have no other paths to the values.
+  /// A call of the function that the library gives as the gradient. Else the
+  /// function on Identities of the arguments, so that gradients by these have
+  /// no other paths to the values.
   Status lower_gradient() {
     TROUPE_ASSIGN(const FunctionDef* f, function_of("f"));
     const auto arguments = static_cast<size_t>(f->signature().input_arg_size());
     const auto values = static_cast<size_t>(f->signature().output_arg_size());
     if (inputs_.size() != arguments + values || arguments == 0)
-      return invalid_argument("function '{}' has {} arguments and {} values: the gradient takes as many inputs, not {}",
-                              f->signature().name(), arguments, values, inputs_.size());
-    if (const std::string* own = own_gradient(*call_)) {
-      TROUPE_ASSIGN(const FunctionDef* gradient, function(*own));
+      return invalid_argument(
+          "function '{}' has {} arguments and {} values: "
+          "the gradient takes as many inputs, not {}",
+          f->signature().name(), arguments, values, inputs_.size());
+    if (const std::string* own = library_.own_gradient(*call_)) {
+      TROUPE_ASSIGN(const FunctionDef* gradient, library_.get(*own));
       if (gradient->signature().output_arg_size() != f->signature().input_arg_size())
         return invalid_argument("function '{}', the gradient of '{}', gives {} values, not {}", *own,
                                 f->signature().name(), gradient->signature().output_arg_size(), arguments);
       return lower_call(*gradient);
     }
-    if (const FunctionDef* inner = calls_with_own_gradient(*f))
+    if (const FunctionDef* inner = library_.calls_with_own_gradient(*f))
       return make_error(Code::kUnimplemented, "function '{}' calls '{}', whose gradient is a function of its own",
                         f->signature().name(), inner->signature().name());
     std::vector<std::string> args;
@@ -647,7 +412,8 @@ class Lowering {
     return out;
   }
 
-  /// `branches` by the output of the Switches at which they live; `op` is Switch, or _SwitchN by an index.
+  /// `branches` by the output of the Switches at which they live; `op` is
+  /// Switch, or _SwitchN by an index.
   Status lower_branches(const std::vector<const FunctionDef*>& branches, const std::vector<std::string>& names,
                         const std::string& op, const std::string& by, int by_type) {
     const FunctionDef& first = *branches[0];
@@ -723,14 +489,15 @@ class Lowering {
     std::vector<const FunctionDef*> branches;
     std::vector<std::string> names;
     for (const proto::NameAttrList& f : list->list().func()) {
-      TROUPE_ASSIGN(const FunctionDef* branch, function(f.name()));
+      TROUPE_ASSIGN(const FunctionDef* branch, library_.get(f.name()));
       names.push_back(fmt::format("branch_{}", branches.size()));
       branches.push_back(branch);
     }
     return lower_branches(branches, names, "_SwitchN", inputs_[0], static_cast<int>(DType::kInt32));
   }
 
-  /// Which arguments the body of a loop gives back as they are. At least one counts as changing.
+  /// Which arguments the body of a loop gives back as they are. At least one
+  /// counts as changing.
   static std::vector<bool> find_invariants(const FunctionDef& body) {
     const proto::OpSignature& signature = body.signature();
     std::vector<bool> out(static_cast<size_t>(signature.input_arg_size()));
@@ -802,7 +569,8 @@ class Lowering {
       NodeDef& node = make(numbered("next", i), "NextIteration", {next.values[static_cast<size_t>(i)]});
       set_type(node, type(i));
       for (const std::string& c : next.controls) node.add_input(c);
-      // What is there in every iteration would go on to the next one after the last.
+      // What is there in every iteration would go on to the next one after the
+      // last.
       for (const proto::NameEntry& ret : body->ret())
         if (ret.key() == body->signature().output_arg(i).name() && always.contains(source_of(ret.value())))
           node.add_input("^" + values[first]);
@@ -815,9 +583,7 @@ class Lowering {
 
   proto::GraphDef& def_;
   const OpRegistry& ops_;
-  std::unordered_map<std::string_view, const FunctionDef*> functions_;
-  std::unordered_map<std::string_view, const std::string*> gradients_;  // of functions that have one of their own
-  std::unordered_map<const FunctionDef*, CallSize> sizes_;  // of what one call becomes, but for the call's own name
+  const FunctionLibrary library_;
   std::unordered_set<std::string> names_;
   std::unordered_set<std::string> enters_;  // names of the Enters that were made
   // Of the call at hand:
@@ -837,7 +603,8 @@ std::string form_of_call(std::string_view op) {
   if (op.starts_with(kStateless)) op.remove_prefix(kStateless.size());
   if (op == "If" || op == "Case") return "the nodes of its functions, Switch, Merge, IdentityN";
   if (op == "While")
-    return "the nodes of its functions, Enter, Merge, LoopCond, Switch, NextIteration, Exit, IdentityN";
+    return "the nodes of its functions, Enter, Merge, LoopCond, Switch, "
+           "NextIteration, Exit, IdentityN";
   return "";
 }
 
