@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Singular value decompositions, and their gradient. Sources: Demmel and Veselic, "Jacobi's method is more accurate
-// than QR", 1992; Wan and Zhang, "Automatic differentiation for complex valued SVD", 2019.
-#include <Eigen/Jacobi>
+// Singular value decompositions, and their gradient. Source of the latter: Wan and Zhang, "Automatic differentiation
+// for complex valued SVD", 2019.
 #include <complex>
 #include <numeric>
 

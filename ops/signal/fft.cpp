@@ -109,8 +109,8 @@ template <class In, class Out, class R> class LineTransform {
     }
     // Threads take lines or, where these are few, share them.
     const int64_t parts = count >= threads ? threads : 1;
-    std::vector<Room<typename Fourier<R>::Number>> rooms(static_cast<size_t>(parts),
-                                                         Room<typename Fourier<R>::Number>(*this));
+    std::vector<Room<typename Fourier<R>::Number>> rooms;
+    for (int64_t part = 0; part < parts; ++part) rooms.emplace_back(*this);
     parallel_for(static_cast<int>(parts), parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part)
         for (int64_t i = count * part / parts; i < count * (part + 1) / parts; ++i)
@@ -119,10 +119,12 @@ template <class In, class Out, class R> class LineTransform {
   }
 
  private:
+  /// Memory for a line, and to work in; not set.
   template <class N> struct Room {
     explicit Room(const LineTransform& t)
-        : line(static_cast<size_t>(t.n_ + 1)), work(static_cast<size_t>(t.plan_.fourier().work_size())) {}
-    std::vector<N> line, work;
+        : line(std::make_unique_for_overwrite<N[]>(static_cast<size_t>(t.n_ + 1))),
+          work(std::make_unique_for_overwrite<N[]>(static_cast<size_t>(t.plan_.fourier().work_size()))) {}
+    std::unique_ptr<N[]> line, work;
   };
 
   /// The `used` of L lines that begin with number `first`.
@@ -135,11 +137,11 @@ template <class In, class Out, class R> class LineTransform {
       to[next++] = out_ + b;
     });
     for (; next < L; ++next) from[next] = from[0];
-    read<L>(from, room.line.data());
-    if constexpr (L == 1) plan_.fourier().run(room.line.data(), room.work.data(), threads);
-    else plan_.fourier().run(room.line.data(), room.work.data());
-    if (kReadsReal && plan_.halved()) plan_.part(room.line.data());
-    write<L>(room.line.data(), to, used);
+    read<L>(from, room.line.get());
+    if constexpr (L == 1) plan_.fourier().run(room.line.get(), room.work.get(), threads);
+    else plan_.fourier().run(room.line.get(), room.work.get());
+    if (kReadsReal && plan_.halved()) plan_.part(room.line.get());
+    write<L>(room.line.get(), to, used);
   }
 
   /// With the sign of the inverse turned, conjugates give its conjugates.

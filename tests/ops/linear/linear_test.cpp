@@ -147,6 +147,21 @@ TEST_CASE("singular values of matrices of low rank, of zeros and of extreme size
   CHECK(doubles(outputs("Svd", D({1, 0, 0, 1e-20}, {2, 2}), {}, 1)[0])[1] == Approx(1e-20).epsilon(1e-14));
 }
 
+TEST_CASE("singular vectors and eigenvectors have TensorFlow's signs", "[linear]") {
+  // By TensorFlow 2.21.
+  const auto tall = outputs("Svd", F({1, 2, 3, 4, 5, 6}, {3, 2}), {}, 3);
+  check_close(doubles(tall[1]), {0.22984774, -0.88346082, 0.52474487, -0.24078290, 0.81964207, 0.40189621}, 1e-6);
+  check_close(doubles(tall[2]), {0.61962956, 0.78489447, 0.78489447, -0.61962956}, 1e-6);
+  const auto wide = outputs("Svd", F({1, 3, 5, 2, 4, 6}, {2, 3}), {}, 3);
+  check_close(doubles(wide[1]), {-0.61962950, -0.78489435, -0.78489435, 0.61962950}, 1e-6);
+  check_close(doubles(wide[2]), {-0.22984774, 0.88346076, -0.52474487, 0.24078289, -0.81964201, -0.40189618}, 1e-6);
+  const auto eigen = outputs("SelfAdjointEigV2", F({2, 1, 0, 1, 3, 1, 0, 1, 4}, {3, 3}), {}, 2);
+  check_close(
+      doubles(eigen[1]),
+      {0.78867507, 0.57735032, 0.21132490, -0.57735026, 0.57735026, 0.57735032, 0.21132487, -0.57735026, 0.78867519},
+      1e-6);
+}
+
 TEST_CASE("complex matrices have singular values and vectors", "[linear]") {
   const Tensor x = Z({{1.5, 0.25}, {-0.75, 0.5}, {0.25, -0.5}, {1, 1}, {0, 2}, {-1, 0.5}}, {3, 2});
   for (const Tensor& a : {x, *x.reshape(Shape{2, 3})}) {
