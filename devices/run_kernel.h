@@ -14,7 +14,8 @@ inline Status run_kernel(ComputeKernel& kernel, KernelContext& context) {
 
 /// Holds what a kernel put out against what its node declares: number, that each is set, dtype, shape, and of a GPU's
 /// kernel whose memory it is in. The last two of checked kernels only: Troupe's own are tested, and the inferred shape
-/// of a variable may be a promise that a graph from elsewhere does not keep. Error: kInternal.
-Status check_outputs(const Node& node, const Kernel& kernel, std::span<const Tensor> outputs);
+/// of a variable may be a promise that a graph from elsewhere does not keep. `constant`: it is what
+/// ComputeKernel::constant() gives, which is in the host's memory whatever the kernel. Error: kInternal.
+Status check_outputs(const Node& node, const Kernel& kernel, std::span<const Tensor> outputs, bool constant = false);
 
 }  // namespace troupe

@@ -42,7 +42,9 @@ Result<Ran> SimDevice::run(const Node& node, ComputeKernel* kernel, KernelContex
   }
   if (!kernel) {
     if (!model_.takes_part(node)) return Ran{.asks = true};
-    out.asks = model_.compute || !brings_floats(context);
+    // What it puts out is told by the resource, unless that is floats.
+    out.asks = model_.compute || !brings_floats(context) || (node.num_outputs() > 0 && !makes_known_floats(node));
+    if (!out.asks) TROUPE_RETURN_IF_ERROR(put_zeros(node, context));
   }
   const double ns = model_.cost_ns(node, context, kernel ? outputs : std::span<const Tensor>());
   if (!(static_cast<double>(model_.now_ns()) + ns <= kEndOfTime))

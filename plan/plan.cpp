@@ -82,8 +82,8 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   where_.assign(static_cast<size_t>(step_->ids()), {kNone, kNone});
   devices_.assign(where_.size(), 0);
   constants_.assign(static_cast<size_t>(step_->ids()), nullptr);
-  find_chosen(needed);
   if (!context_.part) TROUPE_RETURN_IF_ERROR(context_.task.empty() ? place_loops(needed) : place_tasks(needed));
+  find_chosen(needed);
   for (const Node* node : needed) {
     const uint32_t device = place(*node);
     devices_[static_cast<size_t>(node->id())] = device;
@@ -177,6 +177,7 @@ void Planner::find_chosen(const std::vector<const Node*>& needed) {
     if (node->op().control_flow() == ControlFlow::kMerge) std::ranges::for_each(node->inputs(), chosen);
   for (const Output& fetch : plan_->fetches)
     if (!step_->now(fetch).node->control_inputs().empty()) chosen(fetch);
+  for (const auto& [frame, shared] : loops_.shared()) chosen_.insert(shared.condition.node->id());
 }
 
 int Planner::kept_id(const Node& node) const {
@@ -209,7 +210,7 @@ Result<const Tensor*> Planner::constant_output(const Node& node, uint32_t device
   if (cut || context_.devices[device].kind == DeviceKind::kSim) return nullptr;
   auto same = guarded([&] { return Result<const Tensor*>(kernel->constant()); });
   if (same.ok() && *same && kernel->checked)
-    if (Status right = check_outputs(node, *kernel, {*same, 1}); !right.ok()) same = std::move(right.error());
+    if (Status right = check_outputs(node, *kernel, {*same, 1}, true); !right.ok()) same = std::move(right.error());
   if (!same.ok()) return at_node(std::move(same.error()), node);
   return same;
 }

@@ -45,7 +45,8 @@ class Planner {
 
   // -- plan.cpp: nodes and their inputs -------------------------------------------------------------------------------
 
-  /// Nodes whose being dead matters to more than their readers: what Merges choose from, and fetches that wait.
+  /// Nodes whose being dead matters to more than their readers: what Merges choose from, and fetches that wait; and
+  /// what decides for several devices whether a loop goes on.
   void find_chosen(const std::vector<const Node*>& needed);
   Result<NodeKernel> kernel_of(const Node& node, uint32_t device);
   /// Puts a node into the partition of its device; a constant nowhere: those who read it get slots.

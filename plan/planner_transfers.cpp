@@ -146,7 +146,8 @@ Status Planner::hold_back_receives() {
     const double bytes = bytes_of(what.dtype(), step_->shape(what));
     return NodeCost{0, 1.5 * bytes}.time_ns(rates(*what.node).rates);
   };
-  const ReceiveSchedule schedule = schedule_receives({*step_, frames_, devices_, node_ns, expand_ns, context_.links});
+  const ReceiveSchedule schedule =
+      schedule_receives({*step_, frames_, devices_, node_ns, expand_ns, context_.links, constants_});
   for (const auto& [node, until] : schedule.made) {
     const Place here = where_[static_cast<size_t>(node->id())];
     TROUPE_ASSIGN(const uint32_t before, release(*until, here.partition));

@@ -69,7 +69,10 @@ class Scheduler {
  private:
   Estimate& of(const Node& node) { return all_[static_cast<size_t>(node.id())]; }
   uint32_t device_of(const Node& node) const { return in_.devices[static_cast<size_t>(node.id())]; }
-  static bool is_constant(const Node& node) { return node.op().name() == "Const"; }
+  bool is_constant(const Node& node) const {
+    const auto id = static_cast<size_t>(node.id());
+    return node.op().name() == "Const" || (id < in_.constants.size() && in_.constants[id]);
+  }
   bool is_outside_of_loops(const Node& node) const {
     return in_.frames.of[static_cast<size_t>(node.id())] == 0 && in_.frames.of_output(node) == 0;
   }

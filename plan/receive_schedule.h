@@ -19,6 +19,8 @@ struct ReceiveEstimates {
   std::function<double(const Node&)> node_ns;      // on its device
   std::function<double(const Output&)> expand_ns;  // what a receiver takes to expand the output; 0: it travels as it is
   Links links = {};
+  /// By node id: what the plan has of a node that never runs. Consts count as such, also where none is given.
+  std::span<const Tensor* const> constants = {};
 };
 
 /// What is to be held back. Nothing of it is in a loop, and no node waits for itself.

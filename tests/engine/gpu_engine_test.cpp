@@ -782,6 +782,46 @@ TEST_CASE("gpu: a user's kernel that sets an output in the wrong memory is an er
   for (const char* op : {"TestNamed", "TestPlain"}) CHECK(s.run(s.gpu.op(op, {x}), feeds).shape() == Shape{3});
 }
 
+TEST_CASE("gpu: what a kernel knows before is in the host's memory, wherever it would put its output") {
+  struct Known final : ComputeKernel {
+    explicit Known(bool wrongly) : wrongly(wrongly) {}
+    Status compute(KernelContext&) override { return make_error(Code::kInternal, "it ran"); }
+    const Tensor* constant() const override { return wrongly ? &wrong : &right; }
+    const bool wrongly;
+    const Tensor right = Tensor::of<float>({1, 2, 3}), wrong = Tensor::of<float>({1, 2});
+  };
+  FakeGpus gpus;
+  EngineOptions options = gpus.options();
+  options.register_ops = [](OpRegistry& ops, KernelRegistry& kernels) {
+    for (const char* name : {"KnownThere", "KnownHere"}) {
+      ops.add(OpDef(name)
+                  .output("y: float32")
+                  .attr("wrong: bool = false")
+                  .doc("A test's.")
+                  .shape([](ShapeContext& c) -> Status {
+                    c.set_output(0, PartialShape{3});
+                    return {};
+                  }),
+              not_differentiable("a test's"));
+      const KernelFactory make([](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+        return std::unique_ptr<ComputeKernel>(new Known(init.attr<bool>("wrong")));
+      });
+      if (std::string_view(name) == "KnownThere") kernels.add(name, DeviceKind::kCuda, {}, make);
+      else kernels.add(name, DeviceKind::kCuda, {}, make, {{}, {0}});
+    }
+  };
+  GpuStage s(gpus, std::move(options));
+  for (const char* name : {"KnownThere", "KnownHere"}) {
+    const Output known = s.gpu.op(name, {});
+    CHECK(s.run(known).identical(Tensor::of<float>({1, 2, 3})));
+    CHECK(s.run(s.gpu.op("Neg", {known})).identical(Tensor::of<float>({-1, -2, -3})));
+    CHECK(s.run(s.scope.device("/cpu:0").op("Neg", {known})).identical(Tensor::of<float>({-1, -2, -3})));
+    const RunResult wrong = s.session->run({s.gpu.op(name, {}, {{"wrong", true}})});
+    REQUIRE_FALSE(wrong.ok());
+    CHECK_THAT(wrong.error().message, Contains("output 0 is float32[2], declared as float32[3]"));
+  }
+}
+
 TEST_CASE("gpu: options that cannot be, and cards that are not there, are errors in one line") {
   FakeGpus gpus;
   const auto code = [&](auto change) {

@@ -180,3 +180,78 @@ TEST_CASE("random graphs on three devices give the same bits, with receives on s
   }
   CHECK(waited > 0);
 }
+
+TEST_CASE("a receive waits for what runs, not for the handle of a variable, which the plan has") {
+  TestEngine t({1, 1});
+  const Scope first = t.scope.device("/cpu:0"), second = t.scope.device("/cpu:1");
+  const Output sizes = t.scope.constant(Tensor::of<int32_t>({kSize, kSize}));
+  const Output x = t.placeholder(DType::kFloat32, {kSize, kSize}), large = t.placeholder(DType::kFloat32, {512, 512});
+  const Output before = second.op("MatMul", {x, x});
+  // By the estimate, the last on its device to be there long before the update.
+  const Output v =
+      second.op("VarHandleOp", {},
+                {{"dtype", DType::kFloat32}, {"shape", PartialShape{kSize, kSize}}, {"shared_name", std::string("v")}});
+  const Node* set = second.node("AssignVariableOp", {v, second.op("Fill", {sizes, t.scope.constant(1.f)})});
+  const Output product = second.op("MatMul", {large, large});
+  const Output late = first.op("AddV2", {x, t.scope.constant(2.f)});
+  const Node* add = second.after({product}).node("AssignAddVariableOp", {v, late});
+  const Output sum = second.after({add}).op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}});
+  REQUIRE(t.scope.ok());
+  Session session(*t.engine, t.graph, {.schedule_receives = true});
+  REQUIRE(session.run(std::vector<Feed>{}, {}, {set}).ok());
+  const auto zeros = [](int64_t size) { return *Tensor::zeros(DType::kFloat32, Shape{size, size}); };
+  const auto result = session.run({{x, zeros(kSize)}, {large, zeros(512)}}, {before, sum});
+  INFO((result.ok() ? "" : result.error().str()));
+  REQUIRE(result.ok());
+  CHECK(number((*result)[1]) == 3);
+}
+
+namespace {
+
+/// A matrix that the plan has.
+struct Fives final : ComputeKernel {
+  Status compute(KernelContext& c) override {
+    c.set_output(0, value);
+    return {};
+  }
+  const Tensor* constant() const override { return &value; }
+  const Tensor value = [] {
+    Tensor out = *Tensor::make(DType::kFloat32, Shape{kSize, kSize});
+    std::fill_n(out.mutable_data<float>(), out.elements(), 5.f);
+    return out;
+  }();
+};
+
+}  // namespace
+
+TEST_CASE("what a kernel knows before is not held back, compressed or not, nor is it expanded") {
+  const auto engine = Engine::create(
+      {.cpu_threads = {1, 1},
+       .op_library = testing::op_library(),
+       .register_ops = [](OpRegistry& ops, KernelRegistry& kernels) {
+         ops.add(OpDef("Fives").output("y: float32").doc("A test's.").shape([](ShapeContext& c) -> Status {
+           c.set_output(0, PartialShape{kSize, kSize});
+           return {};
+         }),
+                 not_differentiable("a test's"));
+         kernels.add<Fives>("Fives", DeviceKind::kCpu, {});
+       }});
+  REQUIRE(engine.ok());
+  Graph graph((*engine)->ops());
+  const Scope scope(graph), first = scope.device("/cpu:0"), second = scope.device("/cpu:1");
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{kSize, kSize}}});
+  Output y = x;
+  for (int i = 0; i < 6; ++i) y = second.op("MatMul", {y, x});
+  const Output fives = first.op("Fives", {});
+  const Output sum = second.op("AddV2", {y, fives}), less = second.op("AddV2", {y, first.op("Neg", {fives})});
+  REQUIRE(scope.ok());
+  for (const auto compression : {TransferCompression::kOff, TransferCompression::kBFloat16}) {
+    Session session(**engine, graph, {.compress_transfers = compression, .schedule_receives = true});
+    for (const auto& [fetch, expected] : {std::pair(sum, 5.f), std::pair(less, -5.f)}) {
+      const auto result = session.run({{x, *Tensor::zeros(DType::kFloat32, Shape{kSize, kSize})}}, {fetch});
+      INFO((result.ok() ? "" : result.error().str()));
+      REQUIRE(result.ok());
+      CHECK(number((*result)[0]) == expected);
+    }
+  }
+}

@@ -266,6 +266,57 @@ TEST_CASE("without computing, no optimizer's update changes floats, and counters
   }
 }
 
+TEST_CASE("without computing, an update that puts something out has an output") {
+  struct Update final : AnsweringKernel {
+    Result<std::vector<Tensor>> answer(Resource&, ResourceRequest& request) override {
+      return std::vector<Tensor>{request.inputs[2], Tensor::scalar(3)};
+    }
+  };
+  SimOptions options{.devices = {kRates}, .compute = false};
+  const auto engine = Engine::create({.cpu_threads = {1},
+                                      .sim = std::move(options),
+                                      .op_library = testing::op_library(),
+                                      .register_ops = [](OpRegistry& ops, KernelRegistry& kernels) {
+                                        for (const char* name : {"UpdateFloats", "UpdateAndCount"}) {
+                                          const bool counts = name == std::string_view("UpdateAndCount");
+                                          OpDef op(name);
+                                          op.input("r: resource")
+                                              .input("i: int32")
+                                              .input("x: float32")
+                                              .output("y: float32")
+                                              .output(counts ? "n: int32" : "z: float32");
+                                          ops.add(op.doc("A test's.")
+                                                      .shape([](ShapeContext& c) -> Status {
+                                                        c.set_output(0, PartialShape{2});
+                                                        c.set_output(1, PartialShape::scalar());
+                                                        return {};
+                                                      })
+                                                      .updates_variable()
+                                                      .stateful(),
+                                                  not_differentiable("a test's"));
+                                          kernels.add<Update>(name, DeviceKind::kCpu, {});
+                                        }
+                                      }});
+  REQUIRE(engine.ok());
+  Graph graph((*engine)->ops());
+  const Scope scope(graph);
+  Session session(**engine, graph, {.default_device = "/sim:0", .passes = GraphPasses::none()});
+  const Output v = scope.op("VarHandleOp", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{2}}});
+  const auto result = [&](const char* op) {
+    const Node* node = scope.node(op, {v, scope.constant(1), scope.constant(Tensor::of<float>({1, 2}))});
+    REQUIRE(scope.ok());
+    auto out = session.run(std::vector<Feed>{}, {scope.op("Shape", {node->out(0)}), node->out(0), node->out(1)});
+    INFO((out.ok() ? "" : out.error().str()));
+    REQUIRE(out.ok());
+    CHECK((*out)[0].identical(Tensor::of<int32_t>({2})));
+    return *out;
+  };
+  CHECK(result("UpdateFloats")[1].identical(Tensor::of<float>({0, 0})));
+  const auto asked = result("UpdateAndCount");
+  CHECK(asked[1].identical(Tensor::of<float>({1, 2})));
+  CHECK(asked[2].data<int32_t>()[0] == 3);
+}
+
 TEST_CASE("a simulated device runs out of its memory as a real one") {
   Sim t(1, {.devices = {{.memory = 100'000}}});
   const Output a = t.on(0).op("Fill", {t.on(0).constant(Tensor::of<int32_t>({100, 100})), t.on(0).constant(1.f)});

@@ -83,6 +83,15 @@ class Known final : public ComputeKernel {
 };
 std::atomic<int> Known::runs{0};
 
+class Never final : public ComputeKernel {
+  Status compute(KernelContext& c) override {
+    c.set_output(0, value_);
+    return {};
+  }
+  const Tensor* constant() const override { return &value_; }
+  const Tensor value_ = Tensor::scalar(false);
+};
+
 /// Answers at once, in one of several ways.
 class AnswersAtOnce final : public AnsweringKernel {
  public:
@@ -122,6 +131,8 @@ void register_those(OpRegistry& ops, KernelRegistry& kernels) {
   });
   ops.add(OpDef("Known").output("y: float32").attr("how: string = ''").doc("A test's.").shape(scalar_shape), none);
   kernels.add<Known>("Known", DeviceKind::kCpu, {});
+  ops.add(OpDef("Never").output("y: bool").doc("A test's.").shape(scalar_shape), none);
+  kernels.add<Never>("Never", DeviceKind::kCpu, {});
   ops.add(OpDef("AnswersAtOnce")
               .input("r: resource")
               .output("y: float32")
@@ -198,6 +209,20 @@ TEST_CASE("a kernel that knows its output before may be what a branch chooses, a
     REQUIRE(r.ok());
     CHECK(r->at(0).data<float>()[0] == (yes ? 3 : 5));
     CHECK(r->at(1).data<float>()[0] == (yes ? -3 : -5));
+  }
+}
+
+TEST_CASE("a kernel that knows its output before may be the condition of a loop, also on several devices") {
+  UserEngine u;
+  for (const char* device : {"/cpu:0", "/cpu:1"}) {
+    const Outputs ended = while_loop(
+        u.scope.device("/cpu:0"), {u.scope.constant(2.f)},
+        [](const Scope& s, const Outputs& l) { return s.after({l[0]}).op("Never", {}); },
+        [&](const Scope& s, const Outputs& l) { return Outputs{s.device(device).op("Neg", {l[0]})}; });
+    const RunResult r = u.run(ended[0]);
+    INFO((r.ok() ? "" : r.error().str()));
+    REQUIRE(r.ok());
+    CHECK(r->at(0).data<float>()[0] == 2);
   }
 }
 
