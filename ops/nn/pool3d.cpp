@@ -60,7 +60,7 @@ template <class T, bool max> class Pool3D : public ComputeKernel {
     TROUPE_ASSIGN(const Pool3dShape s, Pool3dShape::of(attrs_, x.shape()));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), s.out));
     T* to = y.mutable_data<T>();
-    std::fill_n(to, y.elements(), max ? std::numeric_limits<T>::lowest() : T(0));
+    std::fill_n(to, y.elements(), max ? -std::numeric_limits<T>::infinity() : T(0));
     s.each_volume(c.threads(), [&](int64_t i) {
       const T* in = x.data<T>() + i * s.in_volume;
       T* out = to + i * s.out_volume;

@@ -2,6 +2,7 @@
 // Ops with windows over images and volumes: ties, threads, second gradients and bad input.
 #include "tests/ops/nn/window_cases.h"
 
+#include <limits>
 #include <set>
 
 #include "tests/ops/check_op.h"
@@ -36,6 +37,16 @@ TEST_CASE("of equal largest values the first counts, but for the gradient of vol
             ->identical(Tensor::of<uint8_t>({9, 0}, {1, 2, 1})));
   CHECK(apply("Dilation2DBackpropInput", {none, weights, ones}, rates())
             ->identical(Tensor::of<uint8_t>({4, 5, 0}, {1, 1, 3, 1})));
+}
+
+TEST_CASE("MaxPool3D of nothing but -infinity is that, and its gradient finds it", "[window]") {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = F({-inf, -inf, -inf, 1, nan, 2}, {1, 1, 1, 6, 1});
+  const Attrs pairs = volume_attrs({1, 1, 2}, {1, 1, 2}, "VALID");
+  const Tensor y = *apply("MaxPool3D", {x}, pairs);
+  CHECK(y.identical(F({-inf, 1, 2}, {1, 1, 1, 3, 1})));
+  const Tensor g = F({3, 4, 5}, {1, 1, 1, 3, 1});
+  CHECK(apply("MaxPool3DGrad", {x, y, g}, pairs)->identical(F({3, 3, 0, 4, 0, 5}, {1, 1, 1, 6, 1})));
 }
 
 TEST_CASE("places of the largest values are counted in their image or through the batch", "[window]") {
