@@ -249,6 +249,11 @@ TEST_CASE("graphs that do not fit are errors that name node and op") {
   CHECK_THAT(
       import_error("node { name: 'p' op: 'Placeholder' attr { key: 'dtype' value { type: DT_FLOAT_REF } } }").str(),
       Contains("DT_FLOAT_REF"));
+  // Keras's quantize("float8") makes casts to such types; in a file they are numbers, in text names.
+  CHECK_THAT(import_error("node { name: 'p' op: 'Placeholder' attr { key: 'dtype' value { type: 25 } } }").str(),
+             Contains("Placeholder 'p'") && Contains("DT_FLOAT8_E4M3FN is not supported"));
+  CHECK_THAT(import_error("node { name: 'p' op: 'Placeholder' attr { key: 'dtype' value { type: DT_INT4 } } }").str(),
+             Contains("DT_INT4 is not supported"));
   CHECK_THAT(import_error("node { name: 'n' op: 'NoOp' attr { key: 'f' value { func { name: 'body' } } } }").str(),
              Contains("body"));
   CHECK_THAT(import_error("node { name: 'n' op: 'NoOp' attr { key: 'what' value { b: true } } }").str(),
