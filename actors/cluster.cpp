@@ -32,13 +32,13 @@ Result<NetworkOptions> network_options(const ClusterOptions& options, net::Clust
   TROUPE_ASSIGN(auto tls, read_tls(options.tls, config));
   NetworkOptions out{std::move(config.cluster), std::move(config.task)};
   out.tls = std::move(tls);
-  out.heartbeat.interval_ns = options.heartbeat.count();
-  out.heartbeat.limit_ns = options.silence.count();
+  out.heartbeat.interval_ns = std::min(options.heartbeat, kForEver).count();
+  out.heartbeat.limit_ns = std::min(options.silence, kForEver).count();
   return out;
 }
 
 Status check_times(const ClusterOptions& options) {
-  if (options.heartbeat.count() <= 0 || options.silence < 2 * options.heartbeat)
+  if (options.heartbeat.count() <= 0 || options.silence / 2 < options.heartbeat)
     return invalid_argument(
         "the heartbeat of a cluster must be above 0 and its longest silence twice that, got {} and {} ms",
         options.heartbeat.count() / 1'000'000, options.silence.count() / 1'000'000);

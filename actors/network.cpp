@@ -177,7 +177,7 @@ Status Network::connect(std::chrono::nanoseconds limit, bool queues) {
   std::vector<RemoteTask> remote;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, limit, [&] { return done_connecting(tasks, queues); });
+    changed_.wait_for(lock, std::min(limit, kForEver), [&] { return done_connecting(tasks, queues); });
     std::vector<std::string> missing;
     for (const net::TaskId& task : tasks) {
       const auto there = devices_.find(task);
@@ -381,7 +381,7 @@ std::optional<net::TaskId> Network::apart_from(const net::TaskId& task, const st
 std::shared_ptr<void> Network::watch(std::function<void()> changed) {
   const std::lock_guard guard(watch_mutex_);
   const uint64_t number = next_watcher_++;
-  watchers_.emplace(number, std::move(changed));
+  watchers_.emplace(number, std::make_shared<const std::function<void()>>(std::move(changed)));
   return {static_cast<void*>(this), [weak = weak_from_this(), number](void*) {
             const auto network = weak.lock();
             if (!network) return;
@@ -392,9 +392,12 @@ std::shared_ptr<void> Network::watch(std::function<void()> changed) {
 
 void Network::tell_watchers() {
   const std::lock_guard guard(watch_mutex_);
-  for (const auto& [number, changed] : watchers_)
-    if (const Status called = guarded_call(changed); !called.ok())
+  for (auto at = watchers_.begin(); at != watchers_.end();) {
+    const auto [number, changed] = *at;  // it may end its own watch
+    if (const Status called = guarded_call(*changed); !called.ok())
       log_error("what watches the cluster failed: {}", called.error().message);
+    at = watchers_.upper_bound(number);
+  }
 }
 
 bool Network::is_ready(const net::TaskId& task) const {

@@ -23,6 +23,9 @@
 
 namespace troupe {
 
+/// As long as waits and silences are at most: beyond it times of the clock would pass its end.
+inline constexpr std::chrono::nanoseconds kForEver = std::chrono::hours(24 * 365);
+
 struct NetworkOptions {
   net::ClusterSpec cluster;
   std::optional<net::TaskId> task;  // of the cluster; none: a client
@@ -191,9 +194,9 @@ class Network : public std::enable_shared_from_this<Network> {
   std::vector<std::pair<caf::actor, LaneUp>> held_;  // connections of who comes after them
   bool stopped_ = false;
 
-  std::mutex watch_mutex_;  // held while a watcher is called
+  std::recursive_mutex watch_mutex_;  // held while a watcher is called, which may begin watches and end them
   uint64_t next_watcher_ = 0;
-  std::map<uint64_t, std::function<void()>> watchers_;
+  std::map<uint64_t, std::shared_ptr<const std::function<void()>>> watchers_;
 };
 
 }  // namespace troupe
