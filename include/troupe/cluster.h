@@ -60,8 +60,8 @@ struct TaskStatus {
 /// Of an engine with a cluster, its tasks in the order of their names; of others nothing.
 std::vector<TaskStatus> cluster_status(const Engine& engine);
 /// Has `changed` called whenever a task has come or gone, on a thread of the engine, until what this returns is gone;
-/// then it does not run any more. It must not block, and not drop that itself. What it throws is logged and dropped. Of
-/// an engine without a cluster: null.
+/// then it does not run any more. It must not block; it may begin watches and end them, its own too. What it throws is
+/// logged and dropped. Of an engine without a cluster: null.
 [[nodiscard]] std::shared_ptr<void> watch_cluster(Engine& engine, std::function<void()> changed);
 /// What brings tensors from one device to another, as steps of the engine find it: between each two tasks, its own
 /// included, the first devices send 4 bytes and then 4 MiB there and back, some times; a way takes half of the least

@@ -92,7 +92,7 @@ struct ClusterOptions {
   /// Of a ClusterWorker: which task it is; empty: the JSON's "task" says it.
   std::string job = {};
   int task = 0;
-  /// How long a client waits for all tasks to be there.
+  /// How long a client waits for all tasks to be there; max: for ever.
   std::chrono::nanoseconds wait{std::chrono::seconds(60)};
   /// A task that says nothing is asked so often, and lost after so long a silence.
   std::chrono::nanoseconds heartbeat{std::chrono::milliseconds(200)};
