@@ -28,9 +28,10 @@ ProductGradientFusion::ProductGradientFusion(StepGraph& step, const PassDevices&
     if (nodes[i]->op().name() == "BiasAddGrad" && data_format(*nodes[i]) == "NHWC")
       sums_.emplace(step.now(nodes[i]->inputs()[0]).node->id(), nodes[i]);
   }
-  find_activation_gradients(devices);
-  if (std::ranges::all_of(nodes, [](const Node* n) { return n->op().control_flow() == ControlFlow::kNone; }))
-    find_pairs(devices);
+  const bool all_live =
+      std::ranges::all_of(nodes, [](const Node* n) { return n->op().control_flow() == ControlFlow::kNone; });
+  find_activation_gradients(devices, all_live);
+  if (all_live) find_pairs(devices);
 }
 
 bool ProductGradientFusion::is_free(const Node& node, const Node& beside) const {
@@ -38,7 +39,7 @@ bool ProductGradientFusion::is_free(const Node& node, const Node& beside) const 
          same_place(node, beside);
 }
 
-void ProductGradientFusion::find_activation_gradients(const PassDevices& devices) {
+void ProductGradientFusion::find_activation_gradients(const PassDevices& devices, bool all_live) {
   for (const Node* node : step_.nodes()) {
     const std::string& name = node->op().name();
     const char* const fused = name == "ReluGrad"               ? "_FusedMatMulReluGrad"
@@ -47,7 +48,8 @@ void ProductGradientFusion::find_activation_gradients(const PassDevices& devices
     if (!fused || !is_free(*node, *node)) continue;
     const auto goes_along = [&](const Node& n) { return readers_.one(n) && is_free(n, *node); };
     const Node *product = step_.now(node->inputs()[0]).node, *reshape = nullptr;
-    if (product->op().name() == "Reshape" && goes_along(*product)) {
+    if (product->op().name() == "Reshape" && goes_along(*product) &&
+        (all_live || step_.constant(product->inputs()[1]))) {
       reshape = product;
       product = step_.now(reshape->inputs()[0]).node;
     }

@@ -11,8 +11,9 @@ namespace troupe {
 
 /// What the matrix library of a GPU does at the end of a product of a backward pass. To run after EpilogueFusion.
 ///   1. ReluGrad(MatMul(dz, w), y) with its BiasAddGrad, if any, becomes _FusedMatMulReluGrad, and
-///      _GeluApproximateGrad(MatMul(dz, w), x) _FusedMatMulGeluGrad. The product may be reshaped in between: then the
-///      sums go along where it is known that they are those of its columns.
+///      _GeluApproximateGrad(MatMul(dz, w), x) _FusedMatMulGeluGrad. The product may be reshaped in between, in steps
+///      with control flow by a constant alone, for another shape may be dead: then the sums go along where it is known
+///      that they are those of its columns.
 ///   2. BiasAddGrad(d) and MatMul(x, d) or MatMul(d, y), with d as it was transposed for a weight's gradient, become
 ///      _FusedMatMulBiasAddGrad. Not in steps with control flow, where x may be dead and d not.
 /// Left alone: a product under such a gradient that has another reader, is fetched or fed, and nodes with control
@@ -38,7 +39,8 @@ class ProductGradientFusion {
   };
 
   bool is_free(const Node& node, const Node& beside) const;
-  void find_activation_gradients(const PassDevices& devices);
+  /// `all_live`: no node can be dead.
+  void find_activation_gradients(const PassDevices& devices, bool all_live);
   void find_pairs(const PassDevices& devices);
   bool fuse_activation(const Node& gradient, const ActivationGradient& parts);
   bool fuse_pair(const Node& first, const Pair& pair);

@@ -127,6 +127,20 @@ TEST_CASE("a product that is reshaped takes the gradient too, and sums of its co
   }
 }
 
+TEST_CASE("with control flow the shape of a product may be dead, so that a constant one alone goes along") {
+  ProductGradientFixture f;
+  const Output x = f.placeholder("f", {2, 2, 2}), sizes = f.placeholder("sizes", {3}, DType::kInt64);
+  const auto gradient = [&](const Output& shape) {
+    return f.s.op("ReluGrad", {f.s.op("Reshape", {f.s.op("MatMul", {f.dz, f.v}, {{"transpose_b", true}}), shape}), x});
+  };
+  const Output by_constant = gradient(f.s.constant(Tensor::of<int64_t>({2, 2, 2})));
+  CHECK(f.fused_one(gradient(sizes)).starts_with("_FusedMatMulReluGrad"));
+  const Node* side = f.s.node("Switch", {sizes, f.placeholder("p", {}, DType::kBool)});
+  const auto both = f.fused({gradient(side->out(1)), by_constant});
+  CHECK(both[0].starts_with("ReluGrad"));
+  CHECK(both[1].starts_with("_FusedMatMulReluGrad"));
+}
+
 TEST_CASE("with control flow an operand may be dead, so that sums stay on their own") {
   ProductGradientFixture f;
   const Node* side = f.s.node("Switch", {f.placeholder("h", {4, 2}), f.placeholder("p", {}, DType::kBool)});
