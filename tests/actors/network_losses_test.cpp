@@ -260,12 +260,7 @@ TEST_CASE("a task that goes ends the steps that need it, and the session goes on
     refused(lost, Code::kUnavailable, "task:1");
     CHECK(t.session.run({{t.x, ramp(2)}}, {t.there}).ok());  // needs task 0 alone
     tasks.start(1);
-    // The client dials again by itself; until then steps are refused at once.
-    RunResult again = t.run(ramp(4));
-    while (!again.ok() && again.error().code == Code::kUnavailable) again = t.run(ramp(4));
-    INFO((again.ok() ? "" : again.error().str()));
-    REQUIRE(again.ok());
-    CHECK((*again)[0].identical(ramp(4)));
+    t.check_comes_back(ramp(4));  // the client dials again by itself
   }
 }
 
@@ -338,11 +333,7 @@ TEST_CASE("a task at whose address a stranger has been comes back") {
     refused(t.run(ramp(4)), Code::kUnavailable, "task:1");
   }
   tasks.start(1);
-  RunResult again = t.run(ramp(4));
-  while (!again.ok() && again.error().code == Code::kUnavailable) again = t.run(ramp(4));
-  INFO((again.ok() ? "" : again.error().str()));
-  REQUIRE(again.ok());
-  CHECK((*again)[0].identical(ramp(4)));
+  t.check_comes_back(ramp(4));
 }
 
 TEST_CASE("what watches a cluster hears of tasks that go and come, and may throw") {

@@ -17,6 +17,14 @@ struct ThereAndBack {
     back = first.op("Mul", {negative, scope.constant(Tensor::scalar(-1.0f))});  // two of Neg would be left out
   }
   RunResult run(const Tensor& value, RunOptions options = {}) { return session.run({{x, value}}, {back}, {}, options); }
+  /// Of a task that comes back: until the client is connected again steps are refused at once.
+  void check_comes_back(const Tensor& value) {
+    RunResult again = run(value);
+    while (!again.ok() && again.error().code == Code::kUnavailable) again = run(value);
+    INFO((again.ok() ? "" : again.error().str()));
+    REQUIRE(again.ok());
+    CHECK((*again)[0].identical(value));
+  }
   Graph graph;
   Scope scope, first, second;
   Session session;
