@@ -81,7 +81,7 @@ void check_activation_gradient(Parity& parity, DType dtype, bool gelu, int64_t m
       if (size_of(dtype) > 2) parity.check(c);
       std::vector<Tensor> expected = {*d.reshape(shape)};
       if (with_sums) expected.push_back(sums);
-      // Of 16-bit floats the plain nodes round between the product and GELU's derivative, which is no whole number.
+      // Of 16-bit floats the plain nodes round between the product and GELU's derivative, which is seldom whole.
       const double rounded = gelu && size_of(dtype) == 2 ? 8 : 1;
       compare_all(parity, on_gpu(parity, c.op, c.inputs, attrs), expected, rounded * gradient_tolerance(dtype));
     }
